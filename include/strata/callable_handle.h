@@ -1,0 +1,55 @@
+// What a task runs: descriptors to register, and the handle that registration gives.
+//
+//   auto scale = worker->register_callable(strata::local_function<scale_fn>("scale"));
+//   auto gemm = worker->register_callable(strata::NativeImport{"libkernels.so", "gemm"});
+//
+// Identity is `hashid`, "sha256:" and the SHA-256 of the descriptor's canonical bytes in hex.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "strata/callable.h"
+
+namespace strata {
+
+enum class CallableKind : uint32_t {
+  kChipCallable = 1,
+  kPythonSerialized = 2,
+  kPythonImport = 3,
+  kNativeImport = 4,
+  kLocalFunction = 5,
+};
+
+// An exported entry (see STRATA_EXPORT) of a shared object that only the children load. `library`
+// is a file name without a folder, found in WorkerSpec::library_path.
+struct NativeImport {
+  std::string library;
+  std::string symbol;
+};
+
+// A plain function of this program: its module's build id and offset. Local children only.
+struct LocalFunction {
+  strata_entry entry = nullptr;
+  std::string name;  // for texts; not part of the identity
+};
+
+// `fn` is a `void fn(strata::Call&)` at namespace scope.
+template <void (*fn)(Call&)>
+LocalFunction local_function(std::string name) {
+  return {&detail::entry<fn>, std::move(name)};
+}
+
+using Callable = std::variant<NativeImport, LocalFunction>;
+
+// A value; valid until the Worker that gave it is closed or the callable is unregistered.
+struct CallableHandle {
+  std::string hashid;
+  CallableKind kind = CallableKind::kNativeImport;
+  std::string name;
+  uint32_t index = 0;       // into the Worker's registry
+  uint32_t generation = 0;  // of that entry
+};
+
+}  // namespace strata

@@ -1,0 +1,77 @@
+// RunHandle: one graph on its way. TaskRef: one task of it.
+//
+// Any thread may call anything here. Dropping a handle neither waits nor cancels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strata/result.h"
+
+namespace strata {
+
+struct TaskRef {
+  uint64_t run = 0;
+  uint64_t task = 0;  // its number within the run, from 0 in submission order
+};
+
+struct RunProgress {
+  uint64_t submitted = 0;
+  uint64_t succeeded = 0;
+  uint64_t failed = 0;   // task and endpoint failures
+  uint64_t skipped = 0;  // poisoned or cancelled
+  bool built = false;    // the orchestration function has returned
+  uint64_t terminal() const { return succeeded + failed + skipped; }
+};
+
+struct RunStats {
+  RunProgress progress;
+  uint64_t dependencies = 0;        // edges between tasks
+  uint64_t cover_dependencies = 0;  // of these, edges that only covering ranges made
+  uint64_t errors_not_kept = 0;     // failures beyond the root error
+};
+
+class RunHandle {
+ public:
+  RunHandle() = default;
+
+  // Until every task is terminal and accounted for. The root error, if any: that of the smallest
+  // submission number among the failures that no other caused.
+  Result<void> wait();
+  // The same with a bound; Code::kDeadline when it passes, and the run goes on.
+  Result<void> wait_for(uint32_t timeout_ms);
+  bool done() const;
+  RunProgress progress() const;
+  RunStats stats() const;
+  // Skips what has not started, tells what has (Call::cancelled). Idempotent.
+  void cancel();
+  // The bytes that a task gave by set_result; empty where it gave none. An Error where it failed,
+  // was skipped or is not done.
+  Result<std::vector<std::byte>> result(TaskRef task) const;
+  template <class T>
+  Result<T> result_as(TaskRef task) const {
+    Result<std::vector<std::byte>> bytes = result(task);
+    if (!bytes) return bytes.error();
+    T value;
+    if (bytes->size() != sizeof value) {
+      return Error(Code::kInvalidArgument, Scope::kCall,
+                   "the task's result has " + std::to_string(bytes->size()) + " bytes, not " +
+                       std::to_string(sizeof value));
+    }
+    std::memcpy(&value, bytes->data(), sizeof value);
+    return value;
+  }
+
+  struct Impl;
+  // Shared by the handle's copies and by the Worker until the run is done.
+  explicit RunHandle(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace strata

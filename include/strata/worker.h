@@ -1,0 +1,100 @@
+// Worker: one level of the machine. It owns its children, its buffers and its callables, and runs
+// graphs on them.
+//
+//   auto worker = strata::Worker::create({.sub_workers = 2}).value();
+//   auto x = worker->create_buffer(64 * sizeof(double)).value();
+//   auto scale = worker->register_callable(strata::local_function<scale_fn>("scale")).value();
+//   worker->init().value();
+//   auto outcome = worker->run([&](strata::Orchestrator& orch) {
+//     orch.submit_sub(scale, strata::TaskArgs().add_tensor(x.tensor<double>({64}), strata::INOUT))
+//         .value();
+//   });
+//   worker->close().value();
+//
+// Every call may come from any thread. Inside an orchestration function, submit, run and close of
+// the same Worker are refused.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <type_traits>
+
+#include "strata/buffer.h"
+#include "strata/callable_handle.h"
+#include "strata/orchestrator.h"
+#include "strata/result.h"
+#include "strata/run.h"
+#include "strata/worker_spec.h"
+
+namespace strata {
+
+class Worker {
+ public:
+  // Checks the spec; starts nothing.
+  static Result<std::unique_ptr<Worker>> create(WorkerSpec spec);
+  // Closes, and logs what close would have returned.
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // Before or after init. The memory is zero.
+  Result<Buffer> create_buffer(size_t nbytes);
+
+  // Before or after init; on all children or on none. The same callable twice gives the same
+  // hashid, counted. After init it waits behind the tasks that run.
+  Result<CallableHandle> register_callable(const Callable& callable);
+  Result<void> unregister_callable(const CallableHandle& handle);
+
+  // Starts the children and waits until all are READY. With StartMethod::kFork the process must
+  // have one thread still (or allow_threads).
+  Result<void> init();
+
+  // Builds a run: calls `build` with an Orchestrator, in this thread, and returns when it has
+  // returned. `build` returns void or Result<void>; its Error, or what it throws, is the run's.
+  // Runs execute in the order of their submits; the next is built while one executes.
+  template <class Build>
+  Result<RunHandle> submit(Build&& build) {
+    return submit_erased({&build, &call<std::remove_reference_t<Build>>});
+  }
+  // submit, then wait.
+  template <class Build>
+  Result<void> run(Build&& build) {
+    return run_erased({&build, &call<std::remove_reference_t<Build>>});
+  }
+
+  // Forgets that the bytes of `buffer` were never written by a failed task.
+  Result<void> clear_error(const Buffer& buffer);
+
+  // Waits for all runs (Timeouts::close_ms), then ends the children. Idempotent. The Error tells
+  // what had to be cancelled or killed.
+  Result<void> close();
+
+  struct Child {
+    int pid;
+    bool alive;
+    uint64_t tasks_done;
+  };
+  std::vector<Child> sub_children() const;
+
+ private:
+  struct Erased {
+    void* build;
+    Result<void> (*call)(void* build, Orchestrator& orch);
+  };
+  template <class Build>
+  static Result<void> call(void* build, Orchestrator& orch) {
+    if constexpr (std::is_void_v<std::invoke_result_t<Build&, Orchestrator&>>) {
+      (*static_cast<Build*>(build))(orch);
+      return {};
+    } else {
+      return (*static_cast<Build*>(build))(orch);
+    }
+  }
+  Result<RunHandle> submit_erased(Erased build);
+  Result<void> run_erased(Erased build);
+
+  explicit Worker(std::unique_ptr<WorkerCore> core);
+  std::unique_ptr<WorkerCore> core_;
+};
+
+}  // namespace strata
