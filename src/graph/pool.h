@@ -11,7 +11,7 @@
 
 namespace strata::graph {
 
-inline constexpr uint32_t kNone = ~uint32_t{0};
+inline constexpr uint32_t kNil = ~uint32_t{0};
 
 // An item that is not in use holds the free list in its member `next`.
 template <class T>
@@ -26,7 +26,7 @@ class Pool {
   // The index of an item with any content; not to be called when full.
   uint32_t take() {
     ++in_use_;
-    if (free_ != kNone) {
+    if (free_ != kNil) {
       const uint32_t at = free_;
       free_ = items_[at].next;
       return at;
@@ -52,7 +52,7 @@ class Pool {
   std::vector<T> items_;
   uint32_t items_max_;
   uint32_t in_use_ = 0;
-  uint32_t free_ = kNone;
+  uint32_t free_ = kNil;
 };
 
 }  // namespace strata::graph

@@ -77,7 +77,7 @@ class TensorMap {
 
  private:
   // One access that add recorded. In its task's list until remove; in its cell, as the writer or
-  // in the list of readers, until a later writer stands for it (then cell is kNone).
+  // in the list of readers, until a later writer stands for it (then cell is kNil).
   struct Use {
     uint32_t next;  // of the same task
     uint32_t task;
@@ -86,17 +86,19 @@ class TensorMap {
     uint32_t older;
   };
   struct alignas(64) Cell {
-    uint32_t next;     // free list only
-    uint32_t buffer;   // kNone in a cell that is not in use
+    union {
+      uint32_t next;   // not in use: the free list
+      uint32_t links;  // in use: the first of its sides of links
+    };
+    uint32_t buffer;   // kNil in a cell that is not in use
     uint32_t writer;   // Use of the last live writer
     uint32_t readers;  // Use of the newest live reader since
-    uint32_t links;    // the first of its sides of links
     uint32_t stamp;    // now_ at its last access: its age, by difference
-    uint32_t hash;
-    uint32_t place;  // in its buffer's list
+    uint32_t place;    // in its buffer's list
     Region region;
-    bool idle() const { return writer == kNone && readers == kNone; }
+    bool idle() const { return writer == kNil && readers == kNil; }
   };
+  static_assert(sizeof(Cell) == 64, "one cache line");
   // Two overlapping cells; side i is in the list of one and names the other. Side i of link n has
   // the index 2n + i.
   struct Side {
@@ -143,7 +145,7 @@ class TensorMap {
   uint32_t find(uint32_t buffer, const Region& region, uint32_t hash) const {
     for (uint32_t i = hash & table_mask_;; i = (i + 1) & table_mask_) {
       const TableSlot slot = table_[i];
-      if (slot.cell == kNone) return kNone;
+      if (slot.cell == kNil) return kNil;
       if (slot.hash != hash) continue;
       const Cell& cell = cells_[slot.cell];
       if (cell.buffer == buffer && cell.region == region) return slot.cell;
@@ -154,7 +156,7 @@ class TensorMap {
 
   uint32_t take_use(uint32_t task, uint32_t cell) {
     const uint32_t at = uses_.take();
-    uses_[at] = {first_use_[task], task, cell, kNone, kNone};
+    uses_[at] = {first_use_[task], task, cell, kNil, kNil};
     first_use_[task] = at;
     return at;
   }
@@ -203,7 +205,7 @@ Result<void> TensorMap::add(uint32_t task, uint32_t buffer, const Region& region
   if (uses_.left() == 0) return accesses_reached(1);
   const uint32_t hash = hash_of(buffer, region);
   uint32_t at = find(buffer, region, hash);
-  if (at == kNone) {
+  if (at == kNil) {
     STRATA_ASSIGN(at, make_cell(buffer, region, hash));
   }
   cells_[at].stamp = ++now_;
@@ -219,13 +221,13 @@ template <class OnEdge>
 bool TensorMap::report(const Cell& cell, uint32_t task, bool readers_too, bool by_cover,
                        OnEdge& on_edge) {
   bool own = false;
-  if (cell.writer != kNone) {
+  if (cell.writer != kNil) {
     const uint32_t producer = uses_[cell.writer].task;
     own = producer == task;
     if (!own) on_edge(producer, by_cover);
   }
   if (!readers_too) return own;
-  for (uint32_t use = cell.readers; use != kNone; use = uses_[use].older) {
+  for (uint32_t use = cell.readers; use != kNil; use = uses_[use].older) {
     if (uses_[use].task != task) on_edge(uses_[use].task, by_cover);
   }
   return own;
@@ -235,14 +237,14 @@ template <class OnEdge>
 void TensorMap::read(uint32_t task, uint32_t at, OnEdge& on_edge) {
   Cell& cell = cells_[at];
   const bool writes_it = report(cell, task, false, cell.region.cover, on_edge);
-  for (uint32_t i = cell.links; i != kNone; i = side(i).next) {
+  for (uint32_t i = cell.links; i != kNil; i = side(i).next) {
     report(cells_[side(i).cell], task, false, side(i).by_cover, on_edge);
   }
   // Its write, or its other read, stands for this one.
-  if (writes_it || (cell.readers != kNone && uses_[cell.readers].task == task)) return;
+  if (writes_it || (cell.readers != kNil && uses_[cell.readers].task == task)) return;
   const uint32_t use = take_use(task, at);
   uses_[use].older = cell.readers;
-  if (cell.readers != kNone) uses_[cell.readers].newer = use;
+  if (cell.readers != kNil) uses_[cell.readers].newer = use;
   cell.readers = use;
 }
 
@@ -253,7 +255,7 @@ void TensorMap::write(uint32_t task, uint32_t at, OnEdge& on_edge) {
   Cell& cell = cells_[at];
   report(cell, task, true, cell.region.cover, on_edge);
   if (!cell.idle()) forget_uses(cell);
-  for (uint32_t i = cell.links; i != kNone; i = side(i).next) {
+  for (uint32_t i = cell.links; i != kNil; i = side(i).next) {
     Cell& other = cells_[side(i).cell];
     if (other.idle()) continue;
     report(other, task, true, side(i).by_cover, on_edge);
