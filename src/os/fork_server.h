@@ -16,7 +16,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -31,6 +30,9 @@
 #include "strata/result.h"
 
 namespace strata::os {
+
+struct ForkHeader;
+struct ForkMessage;
 
 // What a child's main gets. It runs in the child: one thread, a process group of its own, no signal
 // blocked, handlers of the parent reset, SIGINT and SIGTERM ignored (the parent decides what they
@@ -62,9 +64,9 @@ struct ServerEvent {
   Kind kind = kServerGone;
   uint64_t spawn_id = 0;
   int pid = 0;
-  Fd pidfd;          // for signals and for an Epoll; it gives no exit status (a grandchild's)
-  int status = 0;    // kExited: the exit status, or minus the signal that killed it
-  std::string text;  // in words: "exit status 3", "killed by signal 9 (Killed)"
+  Fd pidfd = {};          // for signals and for an Epoll; it gives no exit status (a grandchild's)
+  int status = 0;         // kExited: the exit status, or minus the signal that killed it
+  std::string text = {};  // in words: "exit status 3", "killed by signal 9 (Killed)"
 };
 
 class ForkServer {
@@ -114,6 +116,11 @@ class ForkServer {
  private:
   ForkServer(SeqPacket channel, PidFd pidfd, int pid)
       : channel_(std::move(channel)), pidfd_(std::move(pidfd)), pid_(pid) {}
+
+  Result<void> send(const ForkHeader& header, std::span<const std::byte> payload,
+                    std::span<const int> fds);
+  std::optional<ServerEvent> on_message(const ForkMessage& message, std::vector<Fd> fds);
+  ServerEvent gone(std::string why);
 
   SeqPacket channel_;
   PidFd pidfd_;
