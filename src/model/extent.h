@@ -17,7 +17,7 @@ struct Extent {
 };
 
 // False where dtype or rank is no valid one, or where the range is not within [0, buffer_bytes);
-// no overflow for any input. Offsets of a valid extent are below 2^63.
+// no overflow for any input.
 inline bool extent_inside(DType dtype, uint32_t rank, uint64_t offset, const uint64_t* shape,
                           const int64_t* stride, uint64_t buffer_bytes, Extent* out) {
   const uint64_t element = size_of(dtype);
