@@ -22,6 +22,7 @@
 #include "engine/inline_endpoint.h"
 #include "engine/run_record.h"
 #include "engine/segment_space.h"
+#include "model/args.h"
 #include "registry/registry.h"
 #include "sched/scheduler.h"
 #include "strata/task_args.h"
