@@ -167,7 +167,8 @@ void submit_group() {
       args.add_tensor(submits.view(pair), strata::INOUT)
           .add_tensor(submits.view(kBuffers / 2 + pair), strata::INPUT);
     };
-    // Each reads what its predecessor writes: three dependencies a task.
+    // Each reads the buffer that the next one writes: one long chain, up to three dependencies a
+    // task.
     const auto crossing = [&](int i, TaskArgs& args) {
       args.add_tensor(submits.view(i % kBuffers), strata::INOUT)
           .add_tensor(submits.view((i + 1) % kBuffers), strata::INPUT);
