@@ -105,8 +105,8 @@ class Measuring(HarnessTest):
             "q", [self.counting("a", "f.1", [1, 5, 9]), self.counting("b", "f.2", [4, 2, 8])],
             best={"f": ["f.1", "f.2"]}, goals={"f": Goal("<=", 2)})
         _, lines = self.run_main(question)
-        self.assertTrue(any(re.fullmatch(
-            r"f 2 us  # n=3 min=1 max=8 quiet=\d goal <= 2 reached", line) for line in lines), lines)
+        expected = r"f 2 us  # n=3 min=1 max=8 quiet=\d goal <= 2 reached"
+        self.assertTrue(any(re.fullmatch(expected, line) for line in lines), lines)
         self.assertIn("# goals: 1 of 1 reached", lines)
 
     def test_programs_take_turns(self):
@@ -168,7 +168,8 @@ class Failing(HarnessTest):
     def test_each_failure_says_why(self):
         missing = Program("p", [self.path("nothing")])
         self.assertEqual(self.failure_of(missing), "No such file or directory")
-        self.assertEqual(self.failure_of(shell("p", "kill -ABRT $$")), "ended by signal 6 (SIGABRT)")
+        aborted = self.failure_of(shell("p", "kill -ABRT $$"))
+        self.assertEqual(aborted, "ended by signal 6 (SIGABRT)")
         self.assertIsNone(self.failure_of(shell("p", "true")))
 
     def test_an_unreadable_line_is_a_failure(self):
@@ -187,8 +188,8 @@ class Failing(HarnessTest):
         script = (f"sleep 600 & echo $! > {self.path('pids')}; "
                   f"setsid sh -c 'echo $$ >> {self.path('pids')}; exec sleep 600' & "
                   f"while [ $(wc -l < {self.path('pids')}) -lt 2 ]; do :; done; sleep 600")
-        failure = self.failure_of(shell("p", script), limit_s=1)
-        self.assertEqual(failure, "ended after 1 s, its time limit")
+        failure = self.failure_of(shell("p", script), limit_s=3)
+        self.assertEqual(failure, "ended after 3 s, its time limit")
         for pid in self.pids_in("pids", 2):
             self.assertFalse(alive(pid))
 
