@@ -75,6 +75,8 @@ class Registry {
   // workers, or the digest is there already: same entry, one handle more). kWrongState while one
   // is open or its outcome not taken, while the digest is being unregistered, or where the pair of
   // a listed worker and this digest is uncertain. Returns the transaction's id.
+  // `workers`: live_workers(), unless it is for some of them alone; one that is still being
+  // replayed gets what was there when it came, and what names it.
   Result<uint64_t> begin(const PreparePayload& callable, std::span<const uint32_t> workers);
   // The end of the transaction: visible now, or why not.
   std::optional<Result<EntryRef>> take_outcome() { return std::exchange(outcome_, std::nullopt); }
@@ -82,6 +84,9 @@ class Registry {
 
   // One handle less. The last one makes a tombstone: no submit may use it, tasks that hold it run.
   Result<void> unregister(EntryRef entry);
+  // True once no reply is awaited for an unregistered entry any more. Uncertain pairs may be left:
+  // they keep the index taken until their workers are lost.
+  bool settled(EntryRef entry) const;
   // True once nothing of that registration is left anywhere: the index is free or reused.
   bool gone(EntryRef entry) const;
 
@@ -90,7 +95,8 @@ class Registry {
   bool has_actions() const { return !actions_.empty(); }
   // False where nothing waits for it (late, repeated or unknown): ignored.
   bool on_reply(const Reply& reply);
-  // Forgets all about the worker, uncertain pairs too. Its number may be added again.
+  // Forgets all about the worker, uncertain pairs too. Its number may be added again. The caller
+  // drops the actions for it that it has taken and not sent.
   void on_worker_lost(uint32_t worker);
   // A worker that has nothing: all committed entries (tombstones with tasks too) are replayed to it
   // by actions. It counts, in usable_on_all, from the moment that take_ready tells it. Returns how
@@ -100,6 +106,9 @@ class Registry {
   bool worker_ready(uint32_t worker) const {
     return worker < workers_.size() && workers_[worker].state == WorkerState::kReady;
   }
+
+  // Those added and neither lost nor failed, in rising order.
+  std::vector<uint32_t> live_workers() const;
 
   // ---- references of submitted tasks ---------------------------------------------------------
   // False unless visible. Each true one is paired with a release.
@@ -145,8 +154,8 @@ class Registry {
   // None for a free index.
   std::optional<Info> info(uint32_t index) const;
   std::optional<EntryRef> find(const model::Digest& digest) const;  // a visible one
-  // Why `entry` is not usable, for the text of a refused submit.
-  Error why_unusable(EntryRef entry) const;
+  // Why `entry` is not usable (on one worker, where one is given), for a refused submit.
+  Error why_unusable(EntryRef entry, std::optional<uint32_t> worker = {}) const;
   uint32_t used() const { return used_; }  // entries that count against the limit
 
  private:
@@ -187,10 +196,10 @@ class Registry {
     std::optional<Phase> expects;  // none: prepared or committed, the others not yet
   };
   using FlightKey = std::pair<uint64_t, uint32_t>;  // transaction, worker
+  using FlightIt = std::map<FlightKey, Flight>::iterator;
   struct Open {
     uint64_t id;
     uint32_t index;
-    bool first;  // makes the entry; else adds workers to a visible one
     Phase phase;
     uint32_t waiting;  // flights that expect a reply
     std::vector<uint32_t> workers;
@@ -201,19 +210,29 @@ class Registry {
     return worker < entry.pairs.size() ? entry.pairs[worker] : Pair::kNone;
   }
   void set_pair(uint32_t index, uint32_t worker, Pair to);
-  Result<uint32_t> entry_for(const model::Digest& digest);
-  Result<void> check_workers(std::span<const uint32_t> workers, const model::Digest& digest) const;
-  void emit(uint64_t transaction, uint32_t worker, uint32_t index, Phase phase, Purpose purpose);
-  void erase_flight(std::map<FlightKey, Flight>::iterator it);
+  Result<void> check_workers(std::span<const uint32_t> workers) const;
+  Result<uint32_t> entry_for(const model::Digest& digest, std::span<const uint32_t> workers);
+  uint32_t new_index();
+  void emit(uint32_t worker, Phase phase, uint64_t transaction, uint32_t index);
+  void ask(FlightIt it, Phase phase);
+  void open_flight(uint64_t transaction, uint32_t worker, uint32_t index, Purpose purpose,
+                   Phase phase);
+  void erase_flight(FlightIt it);
+
   void advance_open();
   void fail_open(Error error);
-  void finish_open();
-  void on_transaction_reply(std::map<FlightKey, Flight>::iterator it, const Reply& reply);
-  void on_replay_reply(std::map<FlightKey, Flight>::iterator it, const Reply& reply);
+  void commit_open();
+  void close_open(Result<EntryRef> outcome);
+  void on_transaction_reply(FlightIt it, const Reply& reply);
+  void lose_in_open(FlightIt it);
+
   void replay(uint32_t index, uint32_t worker);
-  void end_replay(uint32_t worker, std::optional<Error> error);
+  void on_replay_reply(FlightIt it, const Reply& reply);
+  void check_ready(uint32_t worker);
+
   void drop_handle(uint32_t index);
-  void maybe_remove(uint32_t index);
+  void remove(uint32_t index);
+  void on_undone(FlightIt it, const Reply& reply);
   void maybe_free(uint32_t index);
 
   uint32_t callables_max_;
