@@ -84,7 +84,7 @@ Result<Region> general_region_of(const Tensor& tensor, uint64_t buffer_bytes) {
 
   // The bytes do not depend on the order of the dimensions, nor on their direction once the begin
   // is that of the lowest element; one of stride 0 or extent 1 adds none.
-  std::array<Dimension, Tensor::kRankMax> dimensions;
+  std::array<Dimension, Tensor::kRankMax> dimensions;  // by stride, innermost first
   int count = 0;
   Wide below = 0, above = 0;  // bytes from the first element down and up to the farthest
   for (int d = 0; d < tensor.rank; ++d) {
@@ -97,14 +97,17 @@ Result<Region> general_region_of(const Tensor& tensor, uint64_t buffer_bytes) {
     if (reach > buffer_bytes) return leaves(tensor, buffer_bytes, stride < 0 ? "below" : "above");
     (stride < 0 ? below : above) += reach * element_bytes;
     // No overflow: magnitude <= reach, and reach in bytes is checked to lie in the buffer below.
-    dimensions[count++] = {extent, magnitude * element_bytes};
+    const Dimension dimension{extent, magnitude * element_bytes};
+    int at = count++;
+    for (; at > 0 && dimensions[at - 1].stride > dimension.stride; --at) {
+      dimensions[at] = dimensions[at - 1];
+    }
+    dimensions[at] = dimension;
   }
   if (below > tensor.offset) return leaves(tensor, buffer_bytes, "below");
   if (tensor.offset + above + element_bytes > buffer_bytes) {
     return leaves(tensor, buffer_bytes, "above");
   }
-  std::sort(dimensions.begin(), dimensions.begin() + count,
-            [](const Dimension& a, const Dimension& b) { return a.stride < b.stride; });
   Region region{tensor.offset - static_cast<uint64_t>(below), element_bytes, 1, 0, false};
   for (int d = 0; d < count; ++d) {
     if (widen(region, dimensions[d])) continue;
