@@ -47,6 +47,7 @@ void Core::start_worker(uint32_t worker, base::Instant now) {
   WorkerEntry& entry = workers_[worker];
   STRATA_CHECK(entry.state == WorkerState::kAdded);
   entry.state = WorkerState::kGreeted;
+  if (entry.exiting) return;
   ++controls_open_;
   const Result<void> greeted = entry.endpoint->control(static_cast<uint32_t>(Command::kHello), {});
   STRATA_CHECK(greeted.ok());

@@ -69,6 +69,10 @@ class Core final : private EndpointSink {
   const std::string& loss_reason(uint32_t worker) const { return workers_[worker].loss; }
   uint64_t tasks_done(uint32_t worker) const { return workers_[worker].tasks_done; }
   uint32_t worker_count() const { return static_cast<uint32_t>(workers_.size()); }
+  void name_worker(uint32_t worker, std::string where) {
+    workers_[worker].endpoint->set_where(std::move(where));
+  }
+  bool holds_permit(uint32_t worker) const { return workers_[worker].endpoint->held_permit(); }
   std::string worker_name(uint32_t worker) const;
   // From here on a task that no live worker can take is skipped, instead of waiting for one.
   void expect_no_more_workers() { workers_expected_ = false; }
@@ -99,6 +103,7 @@ class Core final : private EndpointSink {
   std::shared_ptr<RunRecord> open_run();
   void seal_run(RunRecord& run, std::optional<Error> build_error);
   void cancel_run(RunRecord& run);
+  void cancel_all();
 
   enum class Submitted : uint8_t { kDone, kFull, kRefused };
   // kFull: no room now; step and try again. kRefused: *error says why.
@@ -117,6 +122,8 @@ class Core final : private EndpointSink {
   void step(base::Instant now);
   bool wants_time() const { return controls_open_ > 0; }
   base::Instant next_deadline() const;
+  // No run is open or unfinished.
+  bool can_drain() const { return !runs_[0] && !runs_[1]; }
   bool idle() const { return sched_.live() == 0 && controls_open_ == 0; }
   bool has_news() const;
   // A worker's full ring may empty without a word: look again soon.
