@@ -22,9 +22,9 @@ namespace strata {
 
 class Buffer {
  public:
-  Buffer() = default;
-  Buffer(Buffer&&) noexcept = default;
-  Buffer& operator=(Buffer&&) noexcept = default;
+  Buffer() noexcept;
+  Buffer(Buffer&&) noexcept;
+  Buffer& operator=(Buffer&&) noexcept;
 
   explicit operator bool() const { return impl_ != nullptr; }
   std::byte* data() const;
