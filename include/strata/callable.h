@@ -100,10 +100,8 @@ class Call {
     }
   }
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  void set_result(const T& value) const {
-    set_result(std::as_bytes(std::span(&value, 1)));
-  }
+  requires std::is_trivially_copyable_v<T>
+  void set_result(const T& value) const { set_result(std::as_bytes(std::span(&value, 1))); }
 
   // True once the run was cancelled or the deadline has passed: return soon.
   bool cancelled() const { return raw_->cancelled(raw_) != 0; }
@@ -153,8 +151,8 @@ __attribute__((visibility("default"), weak)) extern const uint32_t strata_abi;
 const uint32_t strata_abi = STRATA_ABI;
 }
 
-// Exports `fn`, a `void fn(strata::Call&)`, under its own name as a C entry. Once for each function,
-// at namespace scope.
+// Exports `fn`, a `void fn(strata::Call&)`, under its own name as a C entry. Once for each
+// function, at namespace scope.
 #define STRATA_EXPORT(fn)                                                               \
   extern "C" {                                                                          \
   __attribute__((visibility("default"))) int32_t fn(const strata_call* raw) {           \
