@@ -23,9 +23,9 @@ namespace strata {
 
 class STRATA_PUBLIC Buffer {
  public:
-  Buffer() = default;
-  Buffer(Buffer&&) noexcept = default;
-  Buffer& operator=(Buffer&&) noexcept = default;
+  Buffer();
+  Buffer(Buffer&&) noexcept;
+  Buffer& operator=(Buffer&&) noexcept;
 
   explicit operator bool() const { return impl_ != nullptr; }
   std::byte* data() const;

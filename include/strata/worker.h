@@ -94,8 +94,9 @@ class STRATA_PUBLIC Worker {
   Result<RunHandle> submit_erased(Erased build);
   Result<void> run_erased(Erased build);
 
-  explicit Worker(std::unique_ptr<WorkerCore> core);
-  std::unique_ptr<WorkerCore> core_;
+  explicit Worker(std::shared_ptr<WorkerCore> core);
+  // Shared with Buffers and RunHandles, which may outlive the Worker.
+  std::shared_ptr<WorkerCore> core_;
 };
 
 }  // namespace strata

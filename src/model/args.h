@@ -1,0 +1,156 @@
+// The arguments of one task as they stand in a mailbox's byte ring: written once at submit, copied
+// by memcpy at dispatch, decoded in the child in place.
+//
+// Not the wire form of a TASK: both ends have the same layout id. All fields little-endian, all
+// parts 8-byte aligned: ArgsHeader; for each tensor an ArgsTensor, u64 shape x rank,
+// i64 stride x rank; u64 scalars; inline bytes, padded with zeros to 8. Pure; any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "base/check.h"
+#include "strata/call.h"
+#include "strata/result.h"
+#include "strata/task_args.h"
+
+namespace strata::model {
+
+inline constexpr uint8_t kTransferCopy = 1;
+inline constexpr uint8_t kTransferMap = 2;
+
+struct ArgsHeader {
+  uint32_t tensor_count;
+  uint32_t scalar_count;
+  uint32_t inline_bytes;
+  uint32_t reserved;  // 0
+};
+static_assert(sizeof(ArgsHeader) == 16);
+
+struct ArgsTensor {
+  uint32_t segment;
+  uint8_t dtype;
+  uint8_t rank;
+  uint8_t tag;
+  uint8_t transfer;
+  uint64_t offset;  // of the first element in the segment
+  uint64_t nbytes;  // from the first element to the end of the last
+};
+static_assert(sizeof(ArgsTensor) == 24);
+
+// Where a tensor's buffer begins.
+struct Placement {
+  uint32_t segment = 0;
+  uint64_t offset = 0;  // of the buffer in the segment
+  uint8_t transfer = kTransferMap;
+};
+
+// The limits of TaskArgs, and dtype, tag and rank of each tensor. Says nothing of buffers.
+Result<void> check_args(const TaskArgs& args);
+
+// At most this many for any arguments that check_args accepts.
+inline constexpr size_t kEncodedArgsBytesMax =
+    sizeof(ArgsHeader) + TaskArgs::kTensorsMax * (sizeof(ArgsTensor) + 16 * Tensor::kRankMax) +
+    TaskArgs::kScalarsMax * 8 + TaskArgs::kInlineBytesMax;
+
+// Of arguments that check_args accepts. A multiple of 8.
+inline size_t encoded_bytes(const TaskArgs& args) {
+  size_t n = sizeof(ArgsHeader) + 8 * args.scalars().size() +
+             ((args.inline_bytes().size() + 7) & ~size_t{7});
+  for (const TensorArg& arg : args.tensors()) {
+    n += sizeof(ArgsTensor) + 16 * size_t{arg.tensor.rank};
+  }
+  return n;
+}
+
+// Writes encoded_bytes(args) bytes to `out`. `resolve(const Tensor&)` gives the Placement of its
+// buffer. Every tensor lies inside its buffer (extent_of), else nbytes means nothing.
+template <class Resolve>
+void encode_args(const TaskArgs& args, Resolve&& resolve, std::byte* out) {
+  const auto put = [&out](const void* from, size_t n) {
+    std::memcpy(out, from, n);
+    out += n;
+  };
+  const ArgsHeader header{static_cast<uint32_t>(args.tensors().size()),
+                          static_cast<uint32_t>(args.scalars().size()),
+                          static_cast<uint32_t>(args.inline_bytes().size()), 0};
+  put(&header, sizeof header);
+  for (const TensorArg& arg : args.tensors()) {
+    const Tensor& t = arg.tensor;
+    const Placement place = resolve(t);
+    uint64_t last = 0;  // elements from the first one to the last one, upwards
+    uint64_t any = 1;
+    for (int d = 0; d < t.rank; ++d) {
+      any = t.shape[d] == 0 ? 0 : any;
+      last += t.stride[d] > 0 ? (t.shape[d] - 1) * static_cast<uint64_t>(t.stride[d]) : 0;
+    }
+    const ArgsTensor fixed{place.segment,
+                           static_cast<uint8_t>(t.dtype),
+                           t.rank,
+                           static_cast<uint8_t>(arg.tag),
+                           place.transfer,
+                           place.offset + t.offset,
+                           any == 0 ? 0 : (last + 1) * size_of(t.dtype)};
+    put(&fixed, sizeof fixed);
+    for (int d = 0; d < t.rank; ++d) put(&t.shape[d], 8);
+    for (int d = 0; d < t.rank; ++d) put(&t.stride[d], 8);
+  }
+  if (header.scalar_count > 0) put(args.scalars().data(), 8 * args.scalars().size());
+  if (header.inline_bytes > 0) {
+    put(args.inline_bytes().data(), header.inline_bytes);
+    const size_t pad = -size_t{header.inline_bytes} & 7;
+    if (pad > 0) std::memset(out, 0, pad);
+  }
+}
+
+// A mapped segment of this process; base null: unknown here.
+struct MappedSegment {
+  std::byte* base = nullptr;
+  uint64_t bytes = 0;
+};
+
+// The child's side: one object for each child, reused for each task; the views it gives hold until
+// the next decode and as long as the bytes decoded from. Allocates nothing for up to 16 tensors.
+// One thread.
+class ArgsDecoder {
+ public:
+  static constexpr size_t kTensorsInPlace = 16;
+
+  ArgsDecoder() = default;
+  ArgsDecoder(const ArgsDecoder&) = delete;
+  ArgsDecoder& operator=(const ArgsDecoder&) = delete;
+
+  // `segment_of(uint32_t)` gives a MappedSegment. Bytes are checked against themselves and every
+  // tensor against its segment: kCorrupt, kNotFound (segment) or nothing. They begin 8-byte
+  // aligned and are consumed exactly. After an Error all views are empty.
+  template <class SegmentOf>
+  Result<void> decode(std::span<const std::byte> bytes, SegmentOf&& segment_of) {
+    return decode_erased(
+        bytes,
+        [](void* context, uint32_t index) -> MappedSegment {
+          return (*static_cast<std::remove_reference_t<SegmentOf>*>(context))(index);
+        },
+        const_cast<void*>(static_cast<const void*>(&segment_of)));
+  }
+
+  std::span<const strata_tensor> tensors() const { return tensors_; }
+  std::span<const uint64_t> scalars() const { return scalars_; }
+  std::span<const std::byte> inline_bytes() const { return inline_; }
+
+ private:
+  using SegmentFn = MappedSegment (*)(void* context, uint32_t index);
+  Result<void> decode_erased(std::span<const std::byte> bytes, SegmentFn segment_of, void* context);
+
+  std::array<strata_tensor, kTensorsInPlace> in_place_;
+  std::vector<strata_tensor> spilled_;
+  std::span<const strata_tensor> tensors_;
+  std::span<const uint64_t> scalars_;
+  std::span<const std::byte> inline_;
+};
+
+}  // namespace strata::model

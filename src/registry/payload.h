@@ -1,0 +1,29 @@
+// What a child needs to prepare one callable, as bytes: the payload of a PREPARE.
+//
+// Identity is the descriptor alone; name and library paths are hints of the parent's host. Little-
+// endian: str(255) name, bytes(64 KiB) descriptor, list<str(4096)>(64) library paths. Pure.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/descriptor.h"
+
+namespace strata::registry {
+
+inline constexpr size_t kLibraryPathsMax = 64;
+inline constexpr size_t kPathBytesMax = 4096;
+
+struct PreparePayload {
+  std::string name;  // for texts
+  model::Descriptor descriptor;
+  std::vector<std::string> library_paths;  // files to try, in this order; NativeImport only
+};
+
+// kInvalidArgument where a limit or the descriptor is broken.
+Result<std::vector<std::byte>> encode_payload(const PreparePayload& payload);
+// kCorrupt for anything that encode_payload does not give.
+Result<PreparePayload> decode_payload(std::span<const std::byte> bytes);
+
+}  // namespace strata::registry
