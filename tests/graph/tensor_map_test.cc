@@ -110,6 +110,16 @@ TEST(TensorMap, TaskIsNotOrderedAfterItself) {
   EXPECT_EQ(map.live_accesses(), 0u);
 }
 
+TEST(TensorMap, TaskThatNamesABlockTwiceHasOneAccessOfIt) {
+  TensorMap map(kSmall);
+  read(map, 0, kLeft);
+  read(map, 0, kLeft);
+  EXPECT_EQ(map.live_accesses(), 1u);
+  write(map, 1, kRight);
+  read(map, 1, kRight);
+  EXPECT_EQ(map.live_accesses(), 2u);
+}
+
 TEST(TensorMap, EdgesOfCoversAreMarked) {
   TensorMap map(kSmall);
   write(map, 0, kCover);
@@ -160,20 +170,27 @@ TEST(TensorMapDeathTest, DropOfABufferInUseStopsTheProcess) {
   EXPECT_DEATH(map.drop_buffer(0), "idle");
 }
 
-TEST(TensorMap, IdleCellsStayWithinTheirLimitsAndTheOldestGo) {
+TEST(TensorMap, IdleCellsOfAllBuffersStayWithinTheirLimitAndTheOldestGo) {
   TensorMap map(kSmall);
   for (uint64_t i = 0; i < 10'000; ++i) {
     write(map, 0, Region::range(8 * i, 8 * i + 8), static_cast<uint32_t>(i % 8));
     map.remove(0);
     ASSERT_LE(map.cells(), kSmall.idle_cells * 3 / 2 + 1);
   }
+  const uint32_t cells = map.cells();
+  write(map, 0, Region::range(8 * 9'999, 8 * 9'999 + 8), 9'999 % 8);  // the youngest is still there
+  EXPECT_EQ(map.cells(), cells);
+}
+
+TEST(TensorMap, IdleCellsOfOneBufferStayWithinTheirLimitAndTheOldestGo) {
+  TensorMap map(TensorMap::Limits{.idle_of_buffer = 32});
   for (uint64_t i = 0; i < 10'000; ++i) {
     write(map, 0, Region::range(8 * i, 8 * i + 8));
     map.remove(0);
-    ASSERT_LE(map.cells(), kSmall.idle_cells * 3 / 2 + 1);
+    ASSERT_LE(map.cells(), 32u + 32u / 2 + 1);
   }
   const uint32_t cells = map.cells();
-  write(map, 0, Region::range(8 * 9'999, 8 * 9'999 + 8));  // the youngest is still there
+  write(map, 0, Region::range(8 * 9'999, 8 * 9'999 + 8));
   EXPECT_EQ(map.cells(), cells);
 }
 
@@ -183,6 +200,31 @@ TEST(TensorMap, RegionThatGrowsKeepsFewNeighbours) {
     EXPECT_EQ(write(map, i, Region::range(0, i)), i == 1 ? Edges{} : (Edges{{i - 1, false}}));
     if (i > 1) map.remove(i - 1);
     ASSERT_LE(map.cells(), TensorMap::kIdleNeighboursMax + 2);
+  }
+  const uint32_t cells = map.cells();
+  write(map, 5'000, Region::range(0, 4'990));  // the youngest are still there
+  EXPECT_EQ(map.cells(), cells);
+}
+
+TEST(TensorMap, ManyCellsAreFoundAgainAfterOthersWereDropped) {
+  TensorMap map(TensorMap::Limits{});
+  for (const uint64_t each : {60, 500}) {  // nearly half a table, then one that grows
+    const auto touch_all = [&](uint32_t skipped) {
+      for (uint32_t buffer = 0; buffer < 8; ++buffer) {
+        for (uint64_t i = 0; i < each && buffer != skipped; ++i) {
+          write(map, 0, Region::range(8 * i, 8 * i + 8), buffer);
+          map.remove(0);
+        }
+      }
+    };
+    touch_all(8);
+    EXPECT_EQ(map.cells(), 8 * each);
+    for (uint32_t dropped = 0; dropped < 8; ++dropped) {
+      map.drop_buffer(dropped);
+      touch_all(dropped);
+      EXPECT_EQ(map.cells(), 7 * each);
+      touch_all(8);
+    }
   }
 }
 
