@@ -119,7 +119,7 @@ TEST(PoisonMap, ClearAndDropForgetOneBuffer) {
 
 TEST(PoisonMap, RandomCallsAgreeWithAnArrayOfBytes) {
   constexpr uint32_t kBuffers = 3;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < 150; ++seed) {
     base::Prng prng(seed);
     PoisonMap map;
     std::array<std::array<uint32_t, kBufferBytes>, kBuffers> model{};  // cause, or 0

@@ -172,38 +172,39 @@ TEST(TensorMapDeathTest, DropOfABufferInUseStopsTheProcess) {
 
 TEST(TensorMap, IdleCellsOfAllBuffersStayWithinTheirLimitAndTheOldestGo) {
   TensorMap map(kSmall);
-  for (uint64_t i = 0; i < 10'000; ++i) {
+  for (uint64_t i = 0; i < 5'000; ++i) {
     write(map, 0, Region::range(8 * i, 8 * i + 8), static_cast<uint32_t>(i % 8));
     map.remove(0);
     ASSERT_LE(map.cells(), kSmall.idle_cells * 3 / 2 + 1);
+    if (i < 8) continue;
+    ASSERT_TRUE(map.has_cell(static_cast<uint32_t>(i % 8), Region::range(8 * i - 64, 8 * i - 56)));
   }
-  const uint32_t cells = map.cells();
-  write(map, 0, Region::range(8 * 9'999, 8 * 9'999 + 8), 9'999 % 8);  // the youngest is still there
-  EXPECT_EQ(map.cells(), cells);
 }
 
 TEST(TensorMap, IdleCellsOfOneBufferStayWithinTheirLimitAndTheOldestGo) {
   TensorMap map(TensorMap::Limits{.idle_of_buffer = 32});
-  for (uint64_t i = 0; i < 10'000; ++i) {
+  for (uint64_t i = 0; i < 5'000; ++i) {
     write(map, 0, Region::range(8 * i, 8 * i + 8));
     map.remove(0);
     ASSERT_LE(map.cells(), 32u + 32u / 2 + 1);
+    ASSERT_TRUE(i < 8 || map.has_cell(0, Region::range(8 * i - 64, 8 * i - 56)));
   }
-  const uint32_t cells = map.cells();
-  write(map, 0, Region::range(8 * 9'999, 8 * 9'999 + 8));
-  EXPECT_EQ(map.cells(), cells);
 }
 
-TEST(TensorMap, RegionThatGrowsKeepsFewNeighbours) {
-  TensorMap map(TensorMap::Limits{.idle_of_buffer = 1 << 20, .links = 1 << 20});
-  for (uint32_t i = 1; i < 5'000; ++i) {
-    EXPECT_EQ(write(map, i, Region::range(0, i)), i == 1 ? Edges{} : (Edges{{i - 1, false}}));
-    if (i > 1) map.remove(i - 1);
+TEST(TensorMap, RegionThatGrowsKeepsItsYoungestNeighbours) {
+  TensorMap map(TensorMap::Limits{.idle_of_buffer = 1 << 20});
+  for (uint32_t i = 2; i < 5'000; ++i) {
+    EXPECT_EQ(write(map, i, Region::range(0, i)), i == 2 ? Edges{} : (Edges{{i - 1, false}}));
+    if (i > 2) map.remove(i - 1);
     ASSERT_LE(map.cells(), TensorMap::kIdleNeighboursMax + 2);
+    for (uint32_t back = 1; back < TensorMap::kIdleNeighboursMax && back < i - 2; ++back) {
+      ASSERT_TRUE(map.has_cell(0, Region::range(0, i - back))) << i << " " << back;
+    }
+    // One that is read each time stays, however old it is.
+    ASSERT_TRUE(i == 2 || map.has_cell(0, Region::range(0, 1)));
+    EXPECT_EQ(read(map, 1, Region::range(0, 1)), (Edges{{i, false}}));
+    map.remove(1);
   }
-  const uint32_t cells = map.cells();
-  write(map, 5'000, Region::range(0, 4'990));  // the youngest are still there
-  EXPECT_EQ(map.cells(), cells);
 }
 
 TEST(TensorMap, ManyCellsAreFoundAgainAfterOthersWereDropped) {
@@ -406,7 +407,7 @@ class ByteModel {
 
 void run_model(const TensorMap::Limits& limits, bool refuses) {
   int refused = 0, conflicts = 0, exact = 0, cover = 0;
-  for (uint64_t seed = 0; seed < 200 && !testing::Test::HasFailure(); ++seed) {
+  for (uint64_t seed = 0; seed < 100 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     ByteModel model(seed, limits);
     for (int i = 0; i < 400 && !testing::Test::HasFailure(); ++i) model.step();
@@ -417,9 +418,9 @@ void run_model(const TensorMap::Limits& limits, bool refuses) {
     cover += model.cover_edges;
   }
   EXPECT_EQ(refused > 0, refuses);
-  EXPECT_GT(conflicts, 10'000);
-  EXPECT_GT(exact, 10'000);
-  EXPECT_GT(cover, 1'000);
+  EXPECT_GT(conflicts, 5'000);
+  EXPECT_GT(exact, 5'000);
+  EXPECT_GT(cover, 500);
 }
 
 TEST(TensorMap, RandomGraphsOrderEveryConflictOfBytes) {
