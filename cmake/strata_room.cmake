@@ -1,5 +1,6 @@
 # A room is a folder of src/, a namespace and a static library strata_<room> of all its *.cc files.
-# A room of headers only is an interface library of the same name.
+# A room of headers only is an interface library of the same name. Tests link rooms; users link
+# strata::strata (strata_library, below), which is made of the same objects.
 function(strata_room room)
   cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
@@ -15,6 +16,8 @@ function(strata_room room)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   target_link_libraries(strata_${room} ${scope} ${arg_LINK})
   set_property(GLOBAL APPEND PROPERTY STRATA_ROOMS ${room})
+  list(FILTER arg_LINK EXCLUDE REGEX "^strata_")
+  set_property(GLOBAL APPEND PROPERTY STRATA_ROOM_EXTERNALS ${arg_LINK})
 endfunction()
 
 # tests/<room>/*_test.cc of one folder as one test program, discovered by CTest.
@@ -38,15 +41,43 @@ function(strata_optional_subdirectory folder)
   endif()
 endfunction()
 
-# libstrata: all rooms in one shared library with a soname, what users link.
+# strata::strata, what users link: the objects of all rooms in one shared library, which exports
+# what the public headers mark STRATA_PUBLIC and nothing else.
 function(strata_library)
   get_property(rooms GLOBAL PROPERTY STRATA_ROOMS)
+  get_property(externals GLOBAL PROPERTY STRATA_ROOM_EXTERNALS)
+  list(REMOVE_DUPLICATES externals)
+  list(REMOVE_ITEM externals tl::expected)
   set(objects "")
   foreach(room ${rooms})
     get_target_property(type strata_${room} TYPE)
     if(type STREQUAL "STATIC_LIBRARY")
-      list(APPEND objects strata_${room})
+      list(APPEND objects $<TARGET_OBJECTS:strata_${room}>)
     endif()
   endforeach()
-  set_property(GLOBAL PROPERTY STRATA_ROOM_LIBRARIES ${objects})
+
+  add_library(strata SHARED ${objects})
+  add_library(strata::strata ALIAS strata)
+  # Before 1.0 each minor version is an ABI of its own.
+  set_target_properties(strata PROPERTIES
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+    LINKER_LANGUAGE CXX
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/strata.map)
+  target_compile_features(strata INTERFACE cxx_std_20)
+  target_include_directories(strata INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  # BUILD_INTERFACE keeps the names of private libraries out of the installed package files.
+  foreach(external ${externals})
+    target_link_libraries(strata PRIVATE $<BUILD_INTERFACE:${external}>)
+  endforeach()
+  target_link_libraries(strata PRIVATE $<BUILD_INTERFACE:strata_flags> INTERFACE tl::expected)
+  target_link_options(strata PRIVATE
+    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/strata.map
+    -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now)
+  if(NOT STRATA_SANITIZE)
+    # A sanitizer's runtime may be the program's alone (clang), so only here is everything defined.
+    target_link_options(strata PRIVATE -Wl,-z,defs)
+  endif()
 endfunction()

@@ -15,16 +15,17 @@
 #include <memory>
 #include <span>
 
+#include "strata/export.h"
 #include "strata/result.h"
 #include "strata/tensor.h"
 
 namespace strata {
 
-class Buffer {
+class STRATA_PUBLIC Buffer {
  public:
-  Buffer() = default;
-  Buffer(Buffer&&) noexcept = default;
-  Buffer& operator=(Buffer&&) noexcept = default;
+  Buffer();
+  Buffer(Buffer&&) noexcept;
+  Buffer& operator=(Buffer&&) noexcept;
 
   explicit operator bool() const { return impl_ != nullptr; }
   std::byte* data() const;
@@ -36,11 +37,13 @@ class Buffer {
     return {reinterpret_cast<T*>(data()), size() / sizeof(T)};
   }
 
-  // A contiguous view of `shape` elements from byte `offset`; submit refuses what leaves the buffer.
+  // A contiguous view of `shape` elements from byte `offset`; submit refuses what leaves the
+  // buffer.
   Tensor tensor(DType dtype, std::span<const uint64_t> shape, uint64_t offset = 0) const;
   template <class T>
   Tensor tensor(std::initializer_list<uint64_t> shape, uint64_t offset = 0) const {
-    return tensor(DTypeOf<T>::value, std::span<const uint64_t>(shape.begin(), shape.size()), offset);
+    return tensor(DTypeOf<T>::value, std::span<const uint64_t>(shape.begin(), shape.size()),
+                  offset);
   }
 
   struct Impl;

@@ -21,9 +21,9 @@ extern "C" {
 
 /* One tensor argument: shape and strides in elements, outermost dimension first. */
 typedef struct strata_tensor {
-  void* data;       /* first element, in this process; null where the tensor has no storage */
-  uint64_t nbytes;  /* bytes from the first element to the end of the last */
-  uint8_t dtype;    /* strata::DType */
+  void* data;      /* first element, in this process; null where the tensor has no storage */
+  uint64_t nbytes; /* bytes from the first element to the end of the last */
+  uint8_t dtype;   /* strata::DType */
   uint8_t rank;
   uint8_t tag;      /* strata::TensorArgType: what the submitter promised */
   uint8_t transfer; /* 1 copy, 2 map */

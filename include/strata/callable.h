@@ -100,10 +100,8 @@ class Call {
     }
   }
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  void set_result(const T& value) const {
-    set_result(std::as_bytes(std::span(&value, 1)));
-  }
+  requires std::is_trivially_copyable_v<T>
+  void set_result(const T& value) const { set_result(std::as_bytes(std::span(&value, 1))); }
 
   // True once the run was cancelled or the deadline has passed: return soon.
   bool cancelled() const { return raw_->cancelled(raw_) != 0; }
@@ -146,14 +144,19 @@ int32_t entry(const strata_call* raw) {
 }  // namespace detail
 }  // namespace strata
 
-// Exports `fn`, a `void fn(strata::Call&)`, under its own name as a C entry, and the ABI number of
-// this object. Once for each function, at namespace scope.
-#define STRATA_EXPORT(fn)                                                                \
-  extern "C" {                                                                           \
-  extern const uint32_t strata_abi;                                                      \
-  __attribute__((visibility("default"), weak)) const uint32_t strata_abi = STRATA_ABI;   \
-  __attribute__((visibility("default"))) int32_t fn(const strata_call* raw) {            \
-    return ::strata::detail::guarded(raw, static_cast<void (*)(::strata::Call&)>(&fn));  \
-  }                                                                                      \
-  }                                                                                      \
+// The ABI number of the object, however many entries it exports. Weak, and not `inline`: that would
+// make it one symbol for the whole process, and each object must answer for itself.
+extern "C" {
+__attribute__((visibility("default"), weak)) extern const uint32_t strata_abi;
+const uint32_t strata_abi = STRATA_ABI;
+}
+
+// Exports `fn`, a `void fn(strata::Call&)`, under its own name as a C entry. Once for each
+// function, at namespace scope.
+#define STRATA_EXPORT(fn)                                                               \
+  extern "C" {                                                                          \
+  __attribute__((visibility("default"))) int32_t fn(const strata_call* raw) {           \
+    return ::strata::detail::guarded(raw, static_cast<void (*)(::strata::Call&)>(&fn)); \
+  }                                                                                     \
+  }                                                                                     \
   static_assert(true, "a semicolon may follow")

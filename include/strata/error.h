@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "strata/export.h"
+
 namespace strata {
 
 // What the caller can do about it. Numbers are never reused.
@@ -41,10 +43,10 @@ enum class Scope : uint32_t {
   kProcess = 6,
 };
 
-std::string_view name_of(Code code);
-std::string_view name_of(Scope scope);
+STRATA_PUBLIC std::string_view name_of(Code code);
+STRATA_PUBLIC std::string_view name_of(Scope scope);
 
-class Error {
+class STRATA_PUBLIC Error {
  public:
   // Texts longer than this are cut on a character border.
   static constexpr size_t kMessageBytesMax = 8192;

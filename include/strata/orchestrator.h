@@ -6,6 +6,7 @@
 #include <span>
 
 #include "strata/callable_handle.h"
+#include "strata/export.h"
 #include "strata/result.h"
 #include "strata/run.h"
 #include "strata/task_args.h"
@@ -14,11 +15,11 @@ namespace strata {
 
 class WorkerCore;
 
-class Orchestrator {
+class STRATA_PUBLIC Orchestrator {
  public:
   // Storage of temporaries lives until its scope has ended and the last task that names it is
   // terminal. Scopes nest and end in reverse order, by destruction.
-  class Scope {
+  class STRATA_PUBLIC Scope {
    public:
     Scope(Scope&& other) noexcept : core_(other.core_) { other.core_ = nullptr; }
     Scope& operator=(Scope&&) = delete;
@@ -36,8 +37,8 @@ class Orchestrator {
   Result<TaskRef> submit_sub(const CallableHandle& callable, const TaskArgs& args,
                              const CallConfig& config = {});
 
-  // A new inner scope; at most 64 nest.
-  [[nodiscard]] Scope scope();
+  // A new inner scope; at most 64 nest. Keep it: `auto scope = orch.scope().value();`
+  Result<Scope> scope();
 
   // Automatic storage in the innermost scope, contents undefined: write it before you read it.
   Result<Tensor> temporary(DType dtype, std::span<const uint64_t> shape);

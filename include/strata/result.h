@@ -24,9 +24,10 @@ class [[nodiscard]] Result {
   Result() requires std::is_void_v<T> || std::is_default_constructible_v<T>
   = default;
   template <class U = T>
-    requires(!std::is_void_v<T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
-             !std::is_same_v<std::remove_cvref_t<U>, Error> && std::is_constructible_v<T, U &&>)
-  Result(U&& value) : held_(std::forward<U>(value)) {}
+  requires(!std::is_void_v<T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
+           !std::is_same_v<std::remove_cvref_t<U>, Error> && std::is_constructible_v<T, U&&>)
+      Result(U&& value)
+      : held_(std::forward<U>(value)) {}
   Result(Error error) : held_(tl::unexpect, std::move(error)) {}
 
   bool ok() const { return held_.has_value(); }

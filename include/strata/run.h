@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/export.h"
 #include "strata/result.h"
 
 namespace strata {
@@ -35,7 +36,7 @@ struct RunStats {
   uint64_t errors_not_kept = 0;     // failures beyond the root error
 };
 
-class RunHandle {
+class STRATA_PUBLIC RunHandle {
  public:
   RunHandle() = default;
 

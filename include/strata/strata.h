@@ -6,6 +6,7 @@
 #include "strata/callable.h"
 #include "strata/callable_handle.h"
 #include "strata/error.h"
+#include "strata/export.h"
 #include "strata/orchestrator.h"
 #include "strata/result.h"
 #include "strata/run.h"

@@ -25,9 +25,9 @@ struct Tensor {
   uint32_t buffer_index = 0;  // where the owner's table holds it; checked against uid
   DType dtype = DType::kU8;
   uint8_t rank = 0;
-  uint64_t offset = 0;                      // bytes from the buffer's start to the first element
-  std::array<uint64_t, kRankMax> shape{};   // elements, outermost first; entries past rank are 0
-  std::array<int64_t, kRankMax> stride{};   // elements, outermost first
+  uint64_t offset = 0;                     // bytes from the buffer's start to the first element
+  std::array<uint64_t, kRankMax> shape{};  // elements, outermost first; entries past rank are 0
+  std::array<int64_t, kRankMax> stride{};  // elements, outermost first
 
   uint64_t elements() const {
     uint64_t n = 1;
@@ -39,8 +39,9 @@ struct Tensor {
   // The caller keeps them inside the shape; submit refuses a view that leaves its buffer.
   Tensor block(uint64_t row, uint64_t column, uint64_t rows, uint64_t columns) const {
     Tensor view = *this;
-    view.offset += (row * static_cast<uint64_t>(stride[0]) +
-                    column * static_cast<uint64_t>(stride[1])) * size_of(dtype);
+    view.offset +=
+        (row * static_cast<uint64_t>(stride[0]) + column * static_cast<uint64_t>(stride[1])) *
+        size_of(dtype);
     view.shape[0] = rows;
     view.shape[1] = columns;
     return view;

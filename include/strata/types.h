@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "strata/export.h"
+
 namespace strata {
 
 // How a task uses a tensor. Dependencies follow from it and from the bytes that the tensor names.
@@ -73,8 +75,8 @@ constexpr size_t size_of(DType dtype) {
   return 0;
 }
 
-std::string_view name_of(TensorArgType tag);
-std::string_view name_of(DType dtype);
+STRATA_PUBLIC std::string_view name_of(TensorArgType tag);
+STRATA_PUBLIC std::string_view name_of(DType dtype);
 
 template <class T>
 struct DTypeOf;

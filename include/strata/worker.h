@@ -21,6 +21,7 @@
 
 #include "strata/buffer.h"
 #include "strata/callable_handle.h"
+#include "strata/export.h"
 #include "strata/orchestrator.h"
 #include "strata/result.h"
 #include "strata/run.h"
@@ -28,7 +29,7 @@
 
 namespace strata {
 
-class Worker {
+class STRATA_PUBLIC Worker {
  public:
   // Checks the spec; starts nothing.
   static Result<std::unique_ptr<Worker>> create(WorkerSpec spec);
@@ -93,8 +94,9 @@ class Worker {
   Result<RunHandle> submit_erased(Erased build);
   Result<void> run_erased(Erased build);
 
-  explicit Worker(std::unique_ptr<WorkerCore> core);
-  std::unique_ptr<WorkerCore> core_;
+  explicit Worker(std::shared_ptr<WorkerCore> core);
+  // Shared with Buffers and RunHandles, which may outlive the Worker.
+  std::shared_ptr<WorkerCore> core_;
 };
 
 }  // namespace strata

@@ -17,20 +17,20 @@ enum class StartMethod : uint8_t {
 
 // Each is reached as a clean Error that names the field.
 struct Limits {
-  uint32_t slots = 16'384;           // tasks that are submitted and not yet terminal
-  uint32_t depth = 16;               // tasks in one child's ring, at most 64
-  uint32_t buffers = 65'536;         // live buffers and temporaries
-  uint32_t callables = 4'096;        // registered callables
-  uint64_t heap_bytes = 64ull << 30; // shared host memory of all buffers
+  uint32_t slots = 16'384;            // tasks that are submitted and not yet terminal
+  uint32_t depth = 16;                // tasks in one child's ring, at most 64
+  uint32_t buffers = 65'536;          // live buffers and temporaries
+  uint32_t callables = 4'096;         // registered callables
+  uint64_t heap_bytes = 64ull << 30;  // shared host memory of all buffers
 };
 
 struct WorkerSpec {
-  int level = 3;                           // 3 host, 4 pod, 5 supernode, 6 cluster
-  int sub_workers = 0;                     // helper processes for plain callables, at most 1024
+  int level = 3;        // 3 host, 4 pod, 5 supernode, 6 cluster
+  int sub_workers = 0;  // helper processes for plain callables, at most 1024
   StartMethod start = StartMethod::kFork;
-  bool allow_threads = false;              // fork although other threads exist; see the user guide
-  std::vector<std::string> library_path;   // folders where NativeImport finds its libraries
-  std::vector<int> inherit_fds;            // descriptors that the children keep
+  bool allow_threads = false;             // fork although other threads exist; see the user guide
+  std::vector<std::string> library_path;  // folders where NativeImport finds its libraries
+  std::vector<int> inherit_fds;           // descriptors that the children keep
   Limits limits;
   Timeouts timeouts;
 };

@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "Strata runs on little
 class ByteWriter {
  public:
   template <class T>
-    requires std::is_integral_v<T>
+  requires std::is_integral_v<T>
   void put(T value) {
     const size_t at = bytes_.size();
     bytes_.resize(at + sizeof value);
@@ -45,8 +45,7 @@ class ByteReader {
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   template <class T>
-    requires std::is_integral_v<T>
-  T get() {
+  requires std::is_integral_v<T> T get() {
     T value{};
     const std::span<const std::byte> raw = get_bytes(sizeof value);
     if (raw.size() == sizeof value) std::memcpy(&value, raw.data(), sizeof value);

@@ -7,9 +7,9 @@ namespace strata::base {
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);
 }  // namespace strata::base
 
-#define STRATA_CHECK(condition)                                               \
-  (__builtin_expect(static_cast<bool>(condition), 1)                          \
-       ? static_cast<void>(0)                                                 \
+#define STRATA_CHECK(condition)                      \
+  (__builtin_expect(static_cast<bool>(condition), 1) \
+       ? static_cast<void>(0)                        \
        : ::strata::base::check_failed(#condition, __FILE__, __LINE__))
 
 #ifdef NDEBUG

@@ -7,11 +7,11 @@
 #define STRATA_CONCAT_(a, b) STRATA_CONCAT_INNER_(a, b)
 
 // STRATA_TRY(expr): returns its Error from this function, else goes on.
-#define STRATA_TRY(expr)                                                     \
-  do {                                                                       \
-    if (auto strata_try_result_ = (expr); !strata_try_result_.ok()) {        \
-      return std::move(strata_try_result_).error();                          \
-    }                                                                        \
+#define STRATA_TRY(expr)                                              \
+  do {                                                                \
+    if (auto strata_try_result_ = (expr); !strata_try_result_.ok()) { \
+      return std::move(strata_try_result_).error();                   \
+    }                                                                 \
   } while (false)
 
 // STRATA_ASSIGN(auto x, expr): returns its Error from this function, else binds the value.

@@ -57,8 +57,16 @@ TEST(ByteReader, GivesZerosAfterTheEnd) {
 TEST(ByteReader, RefusesAStringOverItsLimitOrBeyondTheEnd) {
   ByteWriter out;
   out.put_string("hello");
-  EXPECT_FALSE([&] { ByteReader in(out.bytes()); in.get_string(4); return in.ok(); }());
-  EXPECT_FALSE([&] { ByteReader in(out.bytes().first(6)); in.get_string(64); return in.ok(); }());
+  EXPECT_FALSE([&] {
+    ByteReader in(out.bytes());
+    in.get_string(4);
+    return in.ok();
+  }());
+  EXPECT_FALSE([&] {
+    ByteReader in(out.bytes().first(6));
+    in.get_string(64);
+    return in.ok();
+  }());
 }
 
 TEST(Sha256, MatchesTheStandardsVector) {

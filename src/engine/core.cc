@@ -1,0 +1,492 @@
+#include "engine/core.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/mark.h"
+
+namespace strata::engine {
+namespace {
+
+constexpr uint64_t pack(uint32_t slot, uint32_t generation) {
+  return uint64_t{generation} << 32 | slot;
+}
+constexpr uint32_t slot_of(uint64_t task) { return static_cast<uint32_t>(task); }
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+Core::Core(Options options)
+    : options_(std::move(options)),
+      sched_({.slots = options_.limits.slots,
+              .depth = options_.limits.depth,
+              .buffers = options_.limits.buffers}),
+      registry_(options_.limits.callables),
+      buffers_(options_.uid_high, options_.limits.buffers),
+      arena_(options_.limits.heap_bytes),
+      space_(options_.limits.heap_bytes) {}
+
+// ---------------------------------------------------------------- workers
+
+uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint) {
+  const uint32_t worker = sched_.add_worker();
+  STRATA_CHECK(worker == workers_.size());
+  WorkerEntry& entry = workers_.emplace_back();
+  entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
+  entry.endpoint = std::move(endpoint);
+  return worker;
+}
+
+void Core::start_worker(uint32_t worker, base::Instant now) {
+  WorkerEntry& entry = workers_[worker];
+  STRATA_CHECK(entry.state == WorkerState::kAdded);
+  entry.state = WorkerState::kGreeted;
+  if (entry.exiting) return;
+  ++controls_open_;
+  const Result<void> greeted = entry.endpoint->control(static_cast<uint32_t>(Command::kHello), {});
+  STRATA_CHECK(greeted.ok());
+  control_posted(worker, now);
+}
+
+void Core::lose_worker(uint32_t worker, const std::string& reason) {
+  WorkerEntry& entry = workers_[worker];
+  if (entry.state == WorkerState::kLost) return;
+  polled_ = worker;
+  // What it completed before its end counts.
+  if (const Result<void> last = entry.endpoint->poll(*this); !last) {
+    STRATA_MARK("engine: a lost worker's mailbox is corrupt");
+  }
+  const bool was_ready = entry.state == WorkerState::kReady;
+  entry.state = WorkerState::kLost;
+  entry.loss = reason;
+  sched_.close_worker(worker);
+  if (was_ready) entry.endpoint->abandon(*this);
+  if (entry.control_posted && entry.controls.empty()) --controls_open_;  // the greeting
+  entry.control_posted = false;
+  controls_open_ -= static_cast<uint32_t>(entry.controls.size());
+  entry.controls.clear();
+  registry_.on_worker_lost(worker);
+  notable_ = true;
+}
+
+std::string Core::worker_name(uint32_t worker) const {
+  return fmt::format("{}/{} {}", options_.path, worker, workers_[worker].endpoint->where());
+}
+
+void Core::ask_exit(base::Instant now) {
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+    WorkerEntry& entry = workers_[worker];
+    if (entry.state == WorkerState::kLost || entry.exiting) continue;
+    if (entry.inline_endpoint != nullptr) continue;
+    entry.exiting = true;
+    post_controls(worker, now);
+  }
+}
+
+void Core::note_busy(uint32_t worker) {
+  if (workers_[worker].busy) return;
+  workers_[worker].busy = true;
+  busy_.push_back(worker);
+}
+
+void Core::doubt(uint32_t worker, std::string reason) {
+  if (std::exchange(workers_[worker].doubted, true)) return;
+  kills_.push_back({worker, std::move(reason)});
+}
+
+// ---------------------------------------------------------------- stepping
+
+void Core::step(base::Instant now) {
+  if (!busy_.empty()) poll_workers(now);
+  if (!barred_.empty()) unbar_workers();
+  if (!sched_.terminal().empty()) account_terminal();
+  pump_registry(now);
+  if (controls_open_ > 0) check_control_deadlines(now);
+  dispatch_ready();
+  if (!sched_.terminal().empty()) account_terminal();
+  if (buffers_.has_freed()) collect_freed();
+}
+
+void Core::poll_workers(base::Instant now) {
+  for (size_t i = 0; i < busy_.size();) {
+    const uint32_t worker = busy_[i];
+    WorkerEntry& entry = workers_[worker];
+    bool idle = entry.state == WorkerState::kLost;
+    if (!idle && (entry.inline_endpoint != nullptr || entry.endpoint->has_news())) {
+      polled_ = worker;
+      if (const Result<void> polled = entry.endpoint->poll(*this); !polled) {
+        doubt(worker, polled.error().message());
+      }
+      if (entry.control_posted && !entry.endpoint->control_outstanding()) {
+        entry.control_posted = false;
+        post_controls(worker, now);
+      }
+    }
+    idle = idle || (sched_.queues().length(worker) == 0 && !entry.control_posted);
+    if (idle) {
+      entry.busy = false;
+      busy_[i] = busy_.back();
+      busy_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+}
+
+bool Core::slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const {
+  const uint32_t index = slot_of(task);
+  if (index >= options_.limits.slots) return false;
+  const sched::Scheduler::Slot& slot = sched_.slot(index);
+  return pack(index, slot.generation) == task && slot.state == sched::SlotState::kQueued &&
+         slot.worker == worker && slot.ticket == ticket;
+}
+
+void Core::on_completion(const mailbox::Completion& completion) {
+  const uint32_t worker = polled_;
+  if (!slot_is(worker, completion.task, completion.ticket)) {
+    doubt(worker, "it completed a task that it was not given");
+    return;
+  }
+  const uint32_t index = slot_of(completion.task);
+  ++workers_[worker].tasks_done;
+  if (completion.outcome == mailbox::Outcome::kOk) [[likely]] {
+    if (!completion.result.empty()) {
+      const sched::Scheduler::Slot& slot = sched_.slot(index);
+      RunRecord& run = *runs_[slot.run % runs_.size()];
+      run.results[slot.run_task].assign(completion.result.begin(), completion.result.end());
+    }
+    sched_.finish(index, sched::Outcome::kOk, 0);
+    return;
+  }
+  std::string text = text_of(completion.text);
+  if (text.empty()) text = fmt::format("it returned {}", completion.code);
+  const uint32_t cause = causes_.add(
+      Error(Code::kTaskFailed, Scope::kTask, std::move(text), task_where(sched_.slot(index), worker)),
+      sched_.poison());
+  sched_.finish(index, sched::Outcome::kTaskFailed, cause);
+}
+
+void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
+  const uint32_t worker = polled_;
+  STRATA_CHECK(slot_is(worker, task, ticket));
+  const uint32_t index = slot_of(task);
+  if (!started) {
+    STRATA_MARK("engine: a lost worker's task goes back");
+    sched_.requeue(index);
+    return;
+  }
+  const uint32_t cause = causes_.add(
+      Error(Code::kEndpointFailed, Scope::kTask,
+            fmt::format("its worker was lost while it ran ({}); it may have run in part",
+                        workers_[worker].loss),
+            task_where(sched_.slot(index), worker)),
+      sched_.poison());
+  sched_.finish(index, sched::Outcome::kEndpointFailed, cause);
+}
+
+void Core::unbar_workers() {
+  std::erase_if(barred_, [this](uint32_t worker) {
+    if (workers_[worker].state == WorkerState::kReady && !workers_[worker].endpoint->has_room()) {
+      return false;
+    }
+    workers_[worker].barred = false;
+    sched_.unbar(worker);
+    return true;
+  });
+}
+
+void Core::dispatch_ready() {
+  if (!sched_.has_ready()) {
+    take_back();
+    return;
+  }
+  if (sched_.queues().open_count() == 0) {
+    if (workers_expected_) return;
+    STRATA_MARK("engine: no worker is left");
+    std::string last = "none was started";
+    for (const WorkerEntry& entry : workers_) {
+      if (!entry.loss.empty()) last = entry.loss;
+    }
+    sched_.skip_ready(causes_.add(
+        Error(Code::kNoWorker, Scope::kTask,
+              fmt::format("no live worker is left to run it (the last was lost: {}); it did not run",
+                          last),
+              options_.path),
+        sched_.poison()));
+    return;
+  }
+  while (const auto assignment = sched_.next_assignment()) dispatch(*assignment);
+  take_back();
+}
+
+const TaskHead& Core::head_of(uint32_t slot) {
+  return *reinterpret_cast<const TaskHead*>(sched_.payload(slot).data());
+}
+
+void Core::dispatch(sched::Assignment assignment) {
+  WorkerEntry& entry = workers_[assignment.worker];
+  const std::span<const std::byte> payload = sched_.payload(assignment.slot);
+  const auto ticket =
+      entry.endpoint->dispatch(head_of(assignment.slot).post, payload.subspan(sizeof(TaskHead)));
+  if (!ticket) {
+    STRATA_MARK("engine: a ring has no room");
+    sched_.refused(assignment);
+    if (!entry.barred) barred_.push_back(assignment.worker);
+    entry.barred = true;
+    return;
+  }
+  sched_.assigned(assignment, *ticket);
+  note_busy(assignment.worker);
+  if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
+}
+
+void Core::take_back() {
+  while (const auto candidate = sched_.next_take_back()) {
+    WorkerEntry& entry = workers_[candidate->worker];
+    if (entry.endpoint->revoke(sched_.slot(candidate->slot).ticket)) {
+      STRATA_MARK("engine: a queued task is taken back");
+      sched_.requeue(candidate->slot);
+    } else {
+      STRATA_MARK("engine: a task to take back has started");
+      sched_.take_back_failed(candidate->worker);
+    }
+    while (const auto assignment = sched_.next_assignment()) dispatch(*assignment);
+  }
+}
+
+// ---------------------------------------------------------------- accounts
+
+std::string Core::task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const {
+  const auto info = registry_.info(head.callable.index);
+  return fmt::format("task {} '{}'", slot.run_task, info ? info->name : "?");
+}
+
+std::string Core::task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const {
+  const uint32_t index = static_cast<uint32_t>(&slot - &sched_.slot(0));
+  const TaskHead& head = const_cast<Core*>(this)->head_of(index);
+  return fmt::format("{}, {}", worker_name(worker), task_name(slot, head));
+}
+
+void Core::account_terminal() {
+  for (const uint32_t slot : sched_.terminal()) account(slot);
+  sched_.release_terminal();
+  finish_runs();
+  notable_ = true;
+}
+
+void Core::account(uint32_t index) {
+  const sched::Scheduler::Slot& slot = sched_.slot(index);
+  RunRecord& run = *runs_[slot.run % runs_.size()];
+  const TaskHead& head = head_of(index);
+  switch (slot.outcome) {
+    case sched::Outcome::kOk:
+      run.tasks[slot.run_task] = TaskState::kOk;
+      ++run.progress.succeeded;
+      break;
+    case sched::Outcome::kTaskFailed:
+    case sched::Outcome::kEndpointFailed: {
+      const bool task = slot.outcome == sched::Outcome::kTaskFailed;
+      run.tasks[slot.run_task] = task ? TaskState::kTaskFailed : TaskState::kEndpointFailed;
+      ++run.progress.failed;
+      run.note_failure(slot.run_task, slot.order, false, causes_.at(slot.cause));
+      break;
+    }
+    case sched::Outcome::kSkipped: {
+      run.tasks[slot.run_task] = TaskState::kSkipped;
+      ++run.progress.skipped;
+      const Error& cause = causes_.at(slot.cause);
+      const bool own = cause.code() == Code::kNoWorker || cause.code() == Code::kCancelled;
+      run.note_failure(
+          slot.run_task, slot.order, true,
+          own ? cause
+              : Error(Code::kSkipped, Scope::kTask,
+                      fmt::format("{} was skipped: it reads what was never written, because {}",
+                                  task_name(slot, head), cause.to_string()),
+                      options_.path));
+      break;
+    }
+  }
+  for (const sched::Access& access : sched_.accesses(index)) buffers_.release(access.buffer);
+  registry_.release(head.callable.index);
+}
+
+void Core::finish_runs() {
+  for (std::shared_ptr<RunRecord>& run : runs_) {
+    if (!run || !sched_.run_done(run->number)) continue;
+    run->done = true;
+    const size_t at = run->number % runs_.size();
+    if (cancel_causes_[at] != 0) causes_.unpin(std::exchange(cancel_causes_[at], 0));
+    run.reset();
+  }
+}
+
+// ---------------------------------------------------------------- controls
+
+void Core::pump_registry(base::Instant now) {
+  while (registry_.has_actions() || registry_.has_ready()) {
+    for (registry::Action& action : registry_.take_actions()) {
+      const uint32_t worker = action.worker;
+      ++controls_open_;
+      workers_[worker].controls.push_back(std::move(action));
+      post_controls(worker, now);
+    }
+    for (const registry::WorkerReady& ready : registry_.take_ready()) {
+      if (ready.error) {
+        doubt(ready.worker, ready.error->to_string());
+        continue;
+      }
+      workers_[ready.worker].state = WorkerState::kReady;
+      sched_.open_worker(ready.worker);
+      notable_ = true;
+    }
+  }
+}
+
+// Posts the next control of the worker, where none stands in its slot.
+void Core::post_controls(uint32_t worker, base::Instant now) {
+  WorkerEntry& entry = workers_[worker];
+  while (!entry.control_posted && entry.state != WorkerState::kLost) {
+    if (entry.controls.empty()) {
+      if (!entry.exiting) return;
+      if (!entry.endpoint->control(static_cast<uint32_t>(Command::kExit), {})) return;
+      if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
+      return;  // its answer is its end
+    }
+    const registry::Action& action = entry.controls.front();
+    base::ByteWriter request;
+    request.put(action.transaction);
+    request.put(action.entry.index);
+    request.put(action.entry.generation);
+    if (action.payload) request.put_bytes(*action.payload);
+    const Result<void> posted =
+        entry.endpoint->control(static_cast<uint32_t>(action.phase), request.bytes());
+    if (!posted) {
+      const registry::Reply refused{worker, action.transaction, action.phase,
+                                    posted.error().code(), posted.error().message()};
+      entry.controls.pop_front();
+      --controls_open_;
+      registry_.on_reply(refused);
+      continue;
+    }
+    control_posted(worker, now);
+  }
+}
+
+void Core::control_posted(uint32_t worker, base::Instant now) {
+  WorkerEntry& entry = workers_[worker];
+  entry.control_posted = true;
+  entry.control_since = now;
+  note_busy(worker);
+  if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
+}
+
+void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) {
+  const uint32_t worker = polled_;
+  WorkerEntry& entry = workers_[worker];
+  if (command == static_cast<uint32_t>(Command::kHello) && entry.state == WorkerState::kGreeted) {
+    --controls_open_;
+    entry.state = WorkerState::kReplaying;
+    if (const Result<size_t> added = registry_.on_worker_added(worker); !added) {
+      doubt(worker, added.error().message());
+    }
+    return;
+  }
+  if (entry.controls.empty() ||
+      static_cast<uint32_t>(entry.controls.front().phase) != command) {
+    doubt(worker, "it answered a control that it was not given");
+    return;
+  }
+  const registry::Action action = std::move(entry.controls.front());
+  entry.controls.pop_front();
+  --controls_open_;
+  registry::Reply reply{worker, action.transaction, action.phase, std::nullopt, {}};
+  if (code != 0) {
+    reply.failure = static_cast<Code>(code);
+    reply.text = text_of(bytes);
+  }
+  registry_.on_reply(reply);
+  notable_ = true;
+}
+
+// A control has its time from the moment when no task stands before it.
+void Core::check_control_deadlines(base::Instant now) {
+  const base::Duration limit = base::Duration::from_ms(options_.timeouts.control_ms);
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+    WorkerEntry& entry = workers_[worker];
+    if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
+    if (sched_.queues().length(worker) > 0) {
+      entry.control_since = now;
+    } else if (now - entry.control_since > limit) {
+      STRATA_MARK("engine: a control is not answered in time");
+      doubt(worker, fmt::format("it did not answer a control within {} ms",
+                                options_.timeouts.control_ms));
+      entry.control_since = now;
+    }
+  }
+}
+
+base::Instant Core::next_deadline() const {
+  base::Instant next = base::Instant::never();
+  for (const WorkerEntry& entry : workers_) {
+    if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
+    next = std::min(next, entry.control_since +
+                              base::Duration::from_ms(options_.timeouts.control_ms + 1));
+  }
+  return next;
+}
+
+Result<void> Core::begin_register(const registry::PreparePayload& payload, base::Instant now) {
+  std::vector<uint32_t> ready;
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+    if (workers_[worker].state == WorkerState::kReady) ready.push_back(worker);
+  }
+  STRATA_TRY(registry_.begin(payload, ready));
+  pump_registry(now);
+  return {};
+}
+
+std::optional<Result<registry::EntryRef>> Core::take_register_outcome() {
+  return registry_.take_outcome();
+}
+
+Result<void> Core::unregister(registry::EntryRef entry, base::Instant now) {
+  STRATA_TRY(registry_.unregister(entry));
+  pump_registry(now);
+  return {};
+}
+
+// ---------------------------------------------------------------- for the waiting thread
+
+bool Core::has_news() const {
+  for (const uint32_t worker : busy_) {
+    if (workers_[worker].inline_endpoint == nullptr && workers_[worker].endpoint->has_news()) {
+      return true;
+    }
+  }
+  for (const uint32_t worker : barred_) {
+    if (workers_[worker].endpoint->has_news()) return true;
+  }
+  return false;
+}
+
+void Core::busy_endpoints(std::vector<const WorkerEndpoint*>* out) const {
+  out->clear();
+  for (const uint32_t worker : busy_) out->push_back(workers_[worker].endpoint.get());
+}
+
+InlineEndpoint* Core::inline_work() const {
+  for (const WorkerEntry& entry : workers_) {
+    if (entry.inline_endpoint != nullptr && entry.inline_endpoint->has_work()) {
+      return entry.inline_endpoint;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace strata::engine

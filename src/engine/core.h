@@ -1,0 +1,226 @@
+// Core: one level's engine: graph, queues, callables and buffers of one Worker, stepped by whoever
+// holds the step token. No thread, no clock, no system call; time is handed in.
+//
+// Every call needs the token. step() moves what the endpoints brought and hands out what is ready;
+// afterwards the caller carries out take_wakes(), take_kills() and take_punches() without the token.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "buffer/arena.h"
+#include "buffer/buffer_table.h"
+#include "engine/cause_table.h"
+#include "engine/endpoint.h"
+#include "engine/inline_endpoint.h"
+#include "engine/run_record.h"
+#include "engine/segment_space.h"
+#include "mailbox/child_loop.h"
+#include "model/args.h"
+#include "registry/registry.h"
+#include "sched/scheduler.h"
+#include "strata/task_args.h"
+#include "strata/worker_spec.h"
+
+namespace strata::engine {
+
+// Commands of the mailbox's control slot. The four phases of a registration have their numbers.
+enum class Command : uint32_t {
+  kPrepare = 1,
+  kCommit = 2,
+  kAbort = 3,
+  kUnregister = 4,
+  kExit = mailbox::kCommandExit,
+  kHello = mailbox::kCommandHello,  // answered once the child has attached
+};
+
+// What stands before the encoded arguments in a slot's payload.
+struct TaskHead {
+  registry::EntryRef callable;
+  mailbox::TaskPost post;
+};
+
+class Core final : private EndpointSink {
+ public:
+  struct Options {
+    std::string path = "L3";  // of this Worker, for texts
+    Limits limits;
+    Timeouts timeouts;
+    uint64_t uid_high = 1;  // 64 random bits
+  };
+
+  explicit Core(Options options);
+
+  // --- Workers. `endpoint` lives as long as the Core.
+  uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint);
+  // Its process stands: it is greeted, callables are replayed to it, then it takes tasks.
+  void start_worker(uint32_t worker, base::Instant now);
+  // Its process is gone: what it had not started goes back, the rest is an endpoint failure.
+  void lose_worker(uint32_t worker, const std::string& reason);
+  enum class WorkerState : uint8_t { kAdded, kGreeted, kReplaying, kReady, kLost };
+  WorkerState worker_state(uint32_t worker) const { return workers_[worker].state; }
+  const std::string& loss_reason(uint32_t worker) const { return workers_[worker].loss; }
+  uint64_t tasks_done(uint32_t worker) const { return workers_[worker].tasks_done; }
+  uint32_t worker_count() const { return static_cast<uint32_t>(workers_.size()); }
+  void name_worker(uint32_t worker, std::string where) {
+    workers_[worker].endpoint->set_where(std::move(where));
+  }
+  bool holds_permit(uint32_t worker) const { return workers_[worker].endpoint->held_permit(); }
+  std::string worker_name(uint32_t worker) const;
+  // From here on a task that no live worker can take is skipped, instead of waiting for one.
+  void expect_no_more_workers() { workers_expected_ = false; }
+  // Tells every live worker to end; what is left of them is the driver's.
+  void ask_exit(base::Instant now);
+
+  // --- Buffers.
+  struct NewBuffer {
+    uint32_t index;
+    Uid uid;
+    uint64_t heap_offset;
+    uint64_t bytes;
+    bool dirty;  // the bytes are not zero
+  };
+  Result<NewBuffer> create_buffer(uint64_t bytes);
+  void release_buffer(uint32_t index);
+  void clear_error(uint32_t index) { sched_.poison().clear(index); }
+  const buffer::BufferTable& buffers() const { return buffers_; }
+
+  // --- Callables. One registration at a time: begin, then wait for its outcome.
+  Result<void> begin_register(const registry::PreparePayload& payload, base::Instant now);
+  std::optional<Result<registry::EntryRef>> take_register_outcome();
+  Result<void> unregister(registry::EntryRef entry, base::Instant now);
+  const registry::Registry& registry() const { return registry_; }
+
+  // --- Runs. One is built at a time; the caller sees to that.
+  bool can_open_run() const { return sched_.can_open_run(); }
+  std::shared_ptr<RunRecord> open_run();
+  void seal_run(RunRecord& run, std::optional<Error> build_error);
+  void cancel_run(RunRecord& run);
+  void cancel_all();
+
+  enum class Submitted : uint8_t { kDone, kFull, kRefused };
+  // kFull: no room now; step and try again. kRefused: *error says why.
+  Submitted submit(RunRecord& run, registry::EntryRef callable, const TaskArgs& args,
+                   const CallConfig& config, TaskRef* out, Error* error);
+  // Why a submit that found no room will never find any, if that is so.
+  std::optional<Error> stuck() const;
+
+  static constexpr size_t kScopesMax = 64;
+  Result<void> begin_scope();
+  void end_scope();
+  // Owned by the innermost scope of the run that is built.
+  Result<NewBuffer> create_temporary(uint64_t bytes);
+
+  // --- Stepping.
+  void step(base::Instant now);
+  bool wants_time() const { return controls_open_ > 0; }
+  base::Instant next_deadline() const;
+  // No run is open or unfinished.
+  bool can_drain() const { return !runs_[0] && !runs_[1]; }
+  bool idle() const { return sched_.live() == 0 && controls_open_ == 0; }
+  bool has_news() const;
+  // A worker's full ring may empty without a word: look again soon.
+  bool has_barred() const { return !barred_.empty(); }
+  // Workers that may have news, for a thread that spins without the token.
+  void busy_endpoints(std::vector<const WorkerEndpoint*>* out) const;
+  // An inline worker with something to run: take() it, run() it without the token, put() it.
+  InlineEndpoint* inline_work() const;
+  // Whether something ended since the last call: a task, a run, a registration.
+  bool take_notable() { return std::exchange(notable_, false); }
+
+  struct Kill {
+    uint32_t worker;
+    std::string reason;
+  };
+  struct Punch {  // pages to give back; then segment_punched
+    uint64_t heap_offset;
+    uint64_t bytes;
+  };
+  bool has_wakes() const { return !wakes_.empty(); }
+  bool has_chores() const { return !kills_.empty() || !punches_.empty(); }
+  void take_wakes(std::vector<WorkerEndpoint*>* out) { out->swap(wakes_), wakes_.clear(); }
+  std::vector<Kill> take_kills() { return std::exchange(kills_, {}); }
+  std::vector<Punch> take_punches() { return std::exchange(punches_, {}); }
+  void segment_punched(const Punch& punch) { space_.give(punch.heap_offset, punch.bytes); }
+
+  const sched::Scheduler& scheduler() const { return sched_; }
+  const Options& options() const { return options_; }
+
+ private:
+  struct WorkerEntry {
+    std::unique_ptr<WorkerEndpoint> endpoint;
+    InlineEndpoint* inline_endpoint = nullptr;
+    WorkerState state = WorkerState::kAdded;
+    std::string loss;
+    uint64_t tasks_done = 0;
+    bool busy = false;    // in busy_
+    bool barred = false;  // in barred_
+    bool exiting = false;
+    bool doubted = false;  // its end has been asked for
+    std::deque<registry::Action> controls;  // not posted yet, then the posted one in front
+    bool control_posted = false;
+    base::Instant control_since{};  // when its lane became free for the posted control
+  };
+
+  void on_completion(const mailbox::Completion& completion) override;
+  void on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) override;
+  void on_abandoned(uint64_t task, uint64_t ticket, bool started) override;
+
+  void poll_workers(base::Instant now);
+  void dispatch_ready();
+  void dispatch(sched::Assignment assignment);
+  void take_back();
+  void unbar_workers();
+  void account_terminal();
+  void account(uint32_t slot);
+  void finish_runs();
+  void pump_registry(base::Instant now);
+  void post_controls(uint32_t worker, base::Instant now);
+  void control_posted(uint32_t worker, base::Instant now);
+  void check_control_deadlines(base::Instant now);
+  void doubt(uint32_t worker, std::string reason);
+  void note_busy(uint32_t worker);
+  void collect_freed();
+  std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
+  std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
+  const TaskHead& head_of(uint32_t slot);
+  bool slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const;
+  bool accesses_of(const TaskArgs& args, Error* error);
+
+  Options options_;
+  sched::Scheduler sched_;
+  registry::Registry registry_;
+  buffer::BufferTable buffers_;
+  buffer::Arena arena_;
+  SegmentSpace space_;
+  std::vector<uint64_t> segment_offsets_;  // of the arena's segments in the heap
+  std::vector<uint64_t> segment_bytes_;
+  std::vector<uint32_t> free_segments_;
+  CauseTable causes_;
+  std::vector<WorkerEntry> workers_;
+  std::vector<uint32_t> busy_;    // workers that may have news
+  std::vector<uint32_t> barred_;  // workers whose rings are full
+  bool workers_expected_ = true;
+  uint32_t polled_ = 0;  // the worker whose news are being taken
+  uint32_t controls_open_ = 0;
+  std::array<std::shared_ptr<RunRecord>, sched::Scheduler::kRunsMax> runs_;
+  std::array<uint32_t, sched::Scheduler::kRunsMax> cancel_causes_{};
+  uint64_t run_ids_ = 0;
+  std::vector<std::vector<uint32_t>> scopes_;  // temporaries of the run that is built
+  std::vector<sched::Access> accesses_;        // of the task that is submitted
+  std::vector<model::Placement> placements_;   // likewise
+  std::vector<buffer::BufferTable::Freed> freed_;
+  std::vector<WorkerEndpoint*> wakes_;
+  std::vector<Kill> kills_;
+  std::vector<Punch> punches_;
+  bool notable_ = false;
+};
+
+}  // namespace strata::engine

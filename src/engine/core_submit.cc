@@ -1,0 +1,230 @@
+// The half of Core that user threads call: buffers, scopes, runs, submit.
+#include <fmt/format.h>
+
+#include <new>
+
+#include "base/check.h"
+#include "base/mark.h"
+#include "engine/core.h"
+#include "graph/region.h"
+#include "model/args.h"
+
+namespace strata::engine {
+
+// ---------------------------------------------------------------- buffers
+
+Result<Core::NewBuffer> Core::create_buffer(uint64_t bytes) {
+  STRATA_TRY(buffers_.check_room());
+  for (;;) {
+    STRATA_ASSIGN(const buffer::Arena::Allocation got, arena_.allocate(bytes));
+    if (!got.needs_segment) {
+      const uint64_t offset = segment_offsets_[got.range.segment] + got.range.offset;
+      STRATA_ASSIGN(const uint32_t index,
+                    buffers_.create({.bytes = bytes,
+                                     .segment = got.range.segment,
+                                     .segment_offset = got.range.offset}));
+      return NewBuffer{index, buffers_.at(index).uid, offset, bytes, !got.range.zero};
+    }
+    const auto offset = space_.take(got.segment_bytes);
+    if (!offset) {
+      return Error(Code::kResourceExhausted, Scope::kCall,
+                   fmt::format("no room for a segment of {} bytes in the shared heap of {} bytes; "
+                               "Limits::heap_bytes enlarges it",
+                               got.segment_bytes, options_.limits.heap_bytes));
+    }
+    uint32_t segment = static_cast<uint32_t>(segment_offsets_.size());
+    if (free_segments_.empty()) {
+      segment_offsets_.push_back(*offset);
+      segment_bytes_.push_back(got.segment_bytes);
+    } else {
+      segment = free_segments_.back();
+      free_segments_.pop_back();
+      segment_offsets_[segment] = *offset;
+      segment_bytes_[segment] = got.segment_bytes;
+    }
+    arena_.add_segment(segment, got.segment_bytes);
+  }
+}
+
+void Core::release_buffer(uint32_t index) {
+  buffers_.release_owner(index);
+  if (buffers_.has_freed()) collect_freed();
+}
+
+void Core::collect_freed() {
+  freed_.clear();
+  buffers_.take_freed(&freed_);
+  for (const buffer::BufferTable::Freed& freed : freed_) {
+    sched_.tensor_map().drop_buffer(freed.index);
+    sched_.poison().drop_buffer(freed.index);
+    arena_.free(freed.segment, freed.segment_offset);
+  }
+  if (!arena_.has_droppable()) return;
+  std::vector<uint32_t> droppable;
+  arena_.take_droppable(&droppable);
+  for (const uint32_t segment : droppable) {
+    punches_.push_back({segment_offsets_[segment], segment_bytes_[segment]});
+    free_segments_.push_back(segment);
+  }
+}
+
+Result<void> Core::begin_scope() {
+  if (scopes_.size() > kScopesMax) {
+    return Error(Code::kResourceExhausted, Scope::kCall,
+                 fmt::format("at most {} scopes nest", kScopesMax));
+  }
+  scopes_.emplace_back();
+  return {};
+}
+
+void Core::end_scope() {
+  STRATA_CHECK(!scopes_.empty());
+  for (const uint32_t index : scopes_.back()) buffers_.release_owner(index);
+  scopes_.pop_back();
+  if (buffers_.has_freed()) collect_freed();
+}
+
+Result<Core::NewBuffer> Core::create_temporary(uint64_t bytes) {
+  STRATA_CHECK(!scopes_.empty());
+  STRATA_ASSIGN(const NewBuffer made, create_buffer(bytes));
+  scopes_.back().push_back(made.index);
+  return made;
+}
+
+// ---------------------------------------------------------------- runs
+
+std::shared_ptr<RunRecord> Core::open_run() {
+  auto run = std::make_shared<RunRecord>();
+  run->id = ++run_ids_;
+  run->number = sched_.open_run();
+  runs_[run->number % runs_.size()] = run;
+  STRATA_CHECK(scopes_.empty());
+  scopes_.emplace_back();
+  return run;
+}
+
+void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
+  while (!scopes_.empty()) end_scope();
+  run.build_error = std::move(build_error);
+  run.progress.built = true;
+  sched_.seal_run(run.number);
+  finish_runs();
+  notable_ = true;
+}
+
+void Core::cancel_run(RunRecord& run) {
+  if (run.done || run.cancelled) return;
+  run.cancelled = true;
+  const uint32_t cause = causes_.add(Error(Code::kCancelled, Scope::kTask,
+                                           fmt::format("run {} was cancelled", run.id),
+                                           options_.path),
+                                     sched_.poison());
+  causes_.pin(cause);
+  cancel_causes_[run.number % runs_.size()] = cause;
+  sched_.cancel_run(run.number, cause);
+  // Only the run that executes has entries at workers.
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+    std::vector<uint32_t> queued;
+    sched_.queues().for_each_slot(worker, [&](uint32_t slot) {
+      if (sched_.slot(slot).run == run.number) queued.push_back(slot);
+    });
+    for (auto slot = queued.rbegin(); slot != queued.rend(); ++slot) {
+      const uint64_t ticket = sched_.slot(*slot).ticket;
+      if (workers_[worker].endpoint->revoke(ticket)) {
+        sched_.requeue(*slot);  // and so skipped: its run is cancelled
+      } else {
+        STRATA_MARK("engine: a cancelled task runs");
+        workers_[worker].endpoint->cancel_through(ticket);
+        break;  // those before it have started too
+      }
+    }
+  }
+  account_terminal();
+}
+
+void Core::cancel_all() {
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    // A copy: the run may be done, and dropped, within the call.
+    const std::shared_ptr<RunRecord> run = runs_[i];
+    if (run) cancel_run(*run);
+  }
+}
+
+// ---------------------------------------------------------------- submit
+
+bool Core::accesses_of(const TaskArgs& args, Error* error) {
+  accesses_.clear();
+  placements_.clear();
+  for (const TensorArg& arg : args.tensors()) {
+    const buffer::BufferTable::Entry* entry = buffers_.find(arg.tensor);
+    if (entry == nullptr) [[unlikely]] {
+      *error = buffers_.why_not(arg.tensor);
+      return false;
+    }
+    Result<graph::Region> region = graph::region_of(arg.tensor, entry->bytes);
+    if (!region) [[unlikely]] {
+      *error = std::move(region).error();
+      return false;
+    }
+    accesses_.push_back({arg.tensor.buffer_index, *region, reads(arg.tag), writes(arg.tag)});
+    placements_.push_back({0, segment_offsets_[entry->segment] + entry->segment_offset,
+                           model::kTransferMap});
+  }
+  return true;
+}
+
+Core::Submitted Core::submit(RunRecord& run, registry::EntryRef callable, const TaskArgs& args,
+                             const CallConfig& config, TaskRef* out, Error* error) {
+  if (!registry_.usable_on_all(callable)) [[unlikely]] {
+    *error = registry_.why_unusable(callable);
+    return Submitted::kRefused;
+  }
+  if (Result<void> checked = model::check_args(args); !checked) [[unlikely]] {
+    *error = std::move(checked).error();
+    return Submitted::kRefused;
+  }
+  if (!accesses_of(args, error)) return Submitted::kRefused;
+  const size_t args_bytes = model::encoded_bytes(args);
+  if (!sched_.admits(accesses_, sizeof(TaskHead) + args_bytes)) {
+    STRATA_MARK("engine: a submit finds no room");
+    return Submitted::kFull;
+  }
+  STRATA_CHECK(registry_.acquire(callable));
+  for (const sched::Access& access : accesses_) buffers_.acquire(access.buffer);
+  const uint64_t edges = sched_.edges_made();
+  const uint64_t cover_edges = sched_.cover_edges_made();
+  const uint32_t index = sched_.submit(run.number, accesses_, sizeof(TaskHead) + args_bytes);
+  const sched::Scheduler::Slot& slot = sched_.slot(index);
+  std::byte* payload = sched_.payload(index).data();
+  TaskHead* head = new (payload) TaskHead;
+  head->callable = callable;
+  head->post.task = uint64_t{slot.generation} << 32 | index;
+  head->post.callable = callable.index;
+  head->post.flags = config.flags;
+  head->post.block_dim = config.block_dim;
+  head->post.deadline_ms = config.deadline_ms;
+  size_t next = 0;
+  model::encode_args(
+      args, [&](const Tensor&) { return placements_[next++]; }, payload + sizeof(TaskHead));
+  run.dependencies += sched_.edges_made() - edges;
+  run.cover_dependencies += sched_.cover_edges_made() - cover_edges;
+  run.tasks.push_back(TaskState::kLive);
+  ++run.progress.submitted;
+  *out = {run.id, slot.run_task};
+  return Submitted::kDone;
+}
+
+std::optional<Error> Core::stuck() const {
+  if (sched_.has_ready() || !busy_.empty() || !barred_.empty()) return std::nullopt;
+  if (workers_expected_ && sched_.queues().open_count() == 0 && sched_.live() > 0) {
+    return std::nullopt;
+  }
+  if (sched_.live() > 0 && sched_.queues().open_count() == 0) return std::nullopt;
+  return Error(Code::kResourceExhausted, Scope::kCall,
+               fmt::format("no room for another task: {} of {} slots are in use and none of them "
+                           "can move; Limits::slots enlarges them",
+                           sched_.live(), options_.limits.slots),
+               options_.path);
+}
+
+}  // namespace strata::engine

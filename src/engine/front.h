@@ -1,0 +1,121 @@
+// Front: how threads share one Core: the step token, who waits and who steps.
+//
+// The token guards the Core; it is never held over user code, a wait or a system call. A thread
+// that waits steps the engine itself: it *leads*, that is, it spins and then sleeps in the one
+// place where children and the kernel wake somebody up. Other waiting threads are parked. While
+// nobody waits a *watch* is armed, and the engine thread takes the lead when it fires and finds
+// that no user thread has stepped meanwhile. So a program that only submits and waits never pays
+// for a thread between it and its children.
+//
+// One rule keeps this from hanging: while tasks are in flight there is a leader that sleeps with the
+// flag set, or a thread that is about to step, or an armed watch.
+//
+// World is the policy: mutex, sleeping, clock. The product has threads (runtime/world.h), the
+// simulator fibers. Every call from any thread.
+//
+//   struct World {
+//     struct Mutex { lock, unlock };
+//     base::Instant now();
+//     const void* self();                            names the calling thread
+//     bool spin(endpoints, Waiting);                 without the token; true: there is news
+//     template <F> bool prepare_sleep(F has_news);   with the token
+//     void finish_sleep();                           with the token
+//     void lead_sleep(base::Instant until);          without; children, kernel events, kick_lead
+//     void collect(Core&, bool slept);               with the token; deaths of children and such
+//     void kick_lead();
+//     void park(Mutex&, base::Instant until);        as a condition variable
+//     void unpark_all();
+//     void arm_watch();                              fires once, soon
+//     void engine_sleep(bool leads, base::Instant until);  the engine thread: until the watch or
+//                                                    kick_engine; where it leads, also what
+//                                                    lead_sleep waits for
+//     void kick_engine();
+//     void carry_out(std::vector<Core::Kill>, std::vector<Core::Punch>);   without the token
+//     void stalled(const char* what, base::Duration since);                a report
+//   };
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mark.h"
+#include "engine/core.h"
+
+namespace strata::engine {
+
+template <class World>
+class Front {
+ public:
+  Front(World& world, Core& core) : world_(world), core_(core) {}
+  Front(const Front&) = delete;
+  Front& operator=(const Front&) = delete;
+
+  // fn(Core&) under the token, then a step. For calls that change something.
+  template <class Fn>
+  auto call(Fn&& fn);
+  // fn(const Core&) under the token, nothing else.
+  template <class Fn>
+  auto look(Fn&& fn);
+
+  // Steps the engine until ready(Core&) holds (true) or the deadline has passed (false). `what`
+  // names the wait for reports of a stall.
+  template <class Ready>
+  bool wait(const char* what, base::Instant deadline, Ready&& ready);
+
+  // --- Runs. Building is exclusive.
+  Result<std::shared_ptr<RunRecord>> open_run();
+  void seal_run(RunRecord& run, std::optional<Error> build_error);
+  Result<TaskRef> submit(RunRecord& run, registry::EntryRef callable, const TaskArgs& args,
+                         const CallConfig& config);
+  Result<void> wait_run(RunRecord& run, base::Instant deadline);
+  Result<void> wait_task(RunRecord& run, TaskRef task);
+  // The thread that calls is inside an orchestration function of this Worker.
+  bool is_building() const { return builder_.load(std::memory_order_relaxed) == world_.self(); }
+
+  Result<registry::EntryRef> register_callable(const registry::PreparePayload& payload);
+
+  // The engine thread's life; returns after stop().
+  void engine_main();
+  void stop();
+
+ private:
+  enum class Lead : uint8_t { kNobody, kWaiter, kEngine };
+
+  // With the token held; all release and take it again.
+  void step(std::unique_lock<typename World::Mutex>& token);
+  void carry_out(std::unique_lock<typename World::Mutex>& token);
+  void run_inline(std::unique_lock<typename World::Mutex>& token);
+  bool idle_as_leader(std::unique_lock<typename World::Mutex>& token, base::Instant until,
+                      std::vector<const WorkerEndpoint*>* awaited);
+  void leave(std::unique_lock<typename World::Mutex>& token, bool led);
+  void take_lead_from_engine();
+  void announce();
+  base::Instant clamp(base::Instant until);
+
+  World& world_;
+  Core& core_;
+  typename World::Mutex token_;
+  Lead lead_ = Lead::kNobody;
+  uint32_t parked_ = 0;
+  bool leader_sleeps_ = false;
+  bool watch_armed_ = false;
+  bool stopping_ = false;
+  bool inline_runs_ = false;
+  uint64_t epoch_ = 0;       // of announcements
+  uint64_t calls_ = 0;       // of user threads, for the engine thread to see
+  uint32_t steps_ = 0;       // since the kernel was last looked at
+  bool build_taken_ = false;
+  bool registering_ = false;
+  std::atomic<const void*> builder_{nullptr};
+};
+
+}  // namespace strata::engine
+
+#include "engine/front_inl.h"

@@ -1,0 +1,387 @@
+// The bodies of Front; see front.h.
+#pragma once
+
+#include <fmt/format.h>
+
+namespace strata::engine {
+
+inline constexpr uint32_t kStepsBetweenKernelLooks = 128;
+
+// ---------------------------------------------------------------- under the token
+
+// One step, and what it asks for. May let go of the token in between.
+template <class World>
+void Front<World>::step(std::unique_lock<typename World::Mutex>& token) {
+  if (++steps_ >= kStepsBetweenKernelLooks) {
+    steps_ = 0;
+    world_.collect(core_, false);
+  }
+  core_.step(core_.wants_time() ? world_.now() : base::Instant{});
+  if (core_.has_wakes() || core_.has_chores()) carry_out(token);
+  run_inline(token);
+}
+
+template <class World>
+void Front<World>::carry_out(std::unique_lock<typename World::Mutex>& token) {
+  std::vector<WorkerEndpoint*> wakes;
+  core_.take_wakes(&wakes);
+  const bool chores = core_.has_chores();
+  std::vector<Core::Kill> kills;
+  std::vector<Core::Punch> punches;
+  if (chores) {
+    kills = core_.take_kills();
+    punches = core_.take_punches();
+  }
+  token.unlock();
+  for (WorkerEndpoint* endpoint : wakes) endpoint->wake();
+  if (chores) world_.carry_out(kills, punches);
+  token.lock();
+  for (const Core::Punch& punch : punches) core_.segment_punched(punch);
+}
+
+// Inline tasks run in the thread that steps, one at a time, without the token.
+template <class World>
+void Front<World>::run_inline(std::unique_lock<typename World::Mutex>& token) {
+  if (inline_runs_) return;
+  while (InlineEndpoint* endpoint = core_.inline_work()) {
+    inline_runs_ = true;
+    endpoint->take();
+    token.unlock();
+    endpoint->run();
+    token.lock();
+    endpoint->put();
+    inline_runs_ = false;
+    core_.step(world_.now());
+  }
+}
+
+// Wakes those whose wait may be over.
+template <class World>
+void Front<World>::announce() {
+  if (!core_.take_notable()) return;
+  ++epoch_;
+  if (parked_ > 0) world_.unpark_all();
+  if (leader_sleeps_) world_.kick_lead();
+}
+
+// A user thread steps now, so children need not signal for the engine thread.
+template <class World>
+void Front<World>::take_lead_from_engine() {
+  STRATA_MARK("front: a user thread takes the lead from the engine thread");
+  lead_ = Lead::kNobody;
+  if (leader_sleeps_) world_.finish_sleep();
+  leader_sleeps_ = false;
+}
+
+// The end of a call or a wait: somebody else must go on with what is in flight.
+template <class World>
+void Front<World>::leave(std::unique_lock<typename World::Mutex>& token, bool led) {
+  announce();
+  if (led) {
+    lead_ = Lead::kNobody;
+    if (parked_ > 0) {
+      STRATA_MARK("front: a leader hands over to a parked thread");
+      world_.unpark_all();
+    }
+  }
+  const bool arm = lead_ == Lead::kNobody && !watch_armed_ && !core_.idle();
+  if (arm) watch_armed_ = true;
+  token.unlock();
+  if (arm) world_.arm_watch();
+}
+
+template <class World>
+base::Instant Front<World>::clamp(base::Instant until) {
+  until = std::min(until, core_.next_deadline());
+  if (core_.has_barred()) until = std::min(until, world_.now() + base::Duration::from_ms(1));
+  return until;
+}
+
+// Spins, then sleeps until something may have happened. False: the lead was taken away meanwhile.
+template <class World>
+bool Front<World>::idle_as_leader(std::unique_lock<typename World::Mutex>& token,
+                                  base::Instant until,
+                                  std::vector<const WorkerEndpoint*>* awaited) {
+  const Lead mine = lead_;
+  const uint64_t epoch = epoch_;
+  core_.busy_endpoints(awaited);
+  token.unlock();
+  const bool news = world_.spin(*awaited);
+  token.lock();
+  if (lead_ != mine) return false;
+  // What another thread's call ended while this one spun may be what it waits for.
+  if (news || epoch != epoch_) return true;
+  if (!world_.prepare_sleep([this] { return core_.has_news(); })) return true;
+  leader_sleeps_ = true;
+  until = clamp(until);
+  token.unlock();
+  if (mine == Lead::kEngine) {
+    world_.engine_sleep(true, until);
+  } else {
+    world_.lead_sleep(until);
+  }
+  token.lock();
+  if (lead_ != mine) {
+    // The event that woke this thread may have been meant for the one that leads now.
+    STRATA_MARK("front: the former leader passes a wake-up on");
+    world_.kick_lead();
+    return false;
+  }
+  world_.finish_sleep();
+  leader_sleeps_ = false;
+  steps_ = 0;
+  world_.collect(core_, true);
+  return true;
+}
+
+// ---------------------------------------------------------------- calls and waits
+
+template <class World>
+template <class Fn>
+auto Front<World>::call(Fn&& fn) {
+  std::unique_lock token(token_);
+  ++calls_;
+  if (lead_ == Lead::kEngine) take_lead_from_engine();
+  using Out = std::invoke_result_t<Fn&, Core&>;
+  if constexpr (std::is_void_v<Out>) {
+    fn(core_);
+    step(token);
+    leave(token, false);
+  } else {
+    Out out = fn(core_);
+    step(token);
+    leave(token, false);
+    return out;
+  }
+}
+
+template <class World>
+template <class Fn>
+auto Front<World>::look(Fn&& fn) {
+  std::unique_lock token(token_);
+  return fn(core_);
+}
+
+template <class World>
+template <class Ready>
+bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready) {
+  std::unique_lock token(token_);
+  ++calls_;
+  if (lead_ == Lead::kEngine) take_lead_from_engine();
+  bool led = false;
+  bool held = false;
+  std::vector<const WorkerEndpoint*> awaited;
+  std::optional<base::Instant> began;
+  base::Instant report_at = base::Instant::never();
+  for (;;) {
+    step(token);
+    if (ready(core_)) {
+      held = true;
+      break;
+    }
+    if (began) {  // it has slept at least once: look at the clock
+      const base::Instant now = world_.now();
+      if (now >= deadline) break;
+      if (now >= report_at) {
+        world_.stalled(what, now - *began);
+        report_at = now + base::Duration::from_ms(core_.options().timeouts.stall_report_ms);
+      }
+    } else {
+      began = world_.now();
+      report_at = *began + base::Duration::from_ms(core_.options().timeouts.stall_report_ms);
+      if (*began >= deadline) break;
+    }
+    announce();
+    const base::Instant until = std::min(deadline, report_at);
+    if (lead_ == Lead::kEngine) take_lead_from_engine();
+    if (lead_ == Lead::kNobody) {
+      lead_ = Lead::kWaiter;
+      led = true;
+    }
+    if (led) {
+      idle_as_leader(token, until, &awaited);
+    } else {
+      STRATA_MARK("front: a second waiting thread is parked");
+      ++parked_;
+      world_.park(token_, until);
+      --parked_;
+    }
+  }
+  leave(token, led);
+  return held;
+}
+
+// ---------------------------------------------------------------- runs
+
+template <class World>
+Result<std::shared_ptr<RunRecord>> Front<World>::open_run() {
+  if (is_building()) {
+    return Error(Code::kWrongState, Scope::kCall,
+                 "submit inside an orchestration function of the same Worker; use its Orchestrator, "
+                 "or submit after it has returned");
+  }
+  const uint32_t limit_ms = core_.options().timeouts.building_turn_ms;
+  std::shared_ptr<RunRecord> run;
+  const bool got = wait("its turn to build a run", world_.now() + base::Duration::from_ms(limit_ms),
+                        [&](Core& core) {
+                          if (build_taken_ || !core.can_open_run()) return false;
+                          build_taken_ = true;
+                          run = core.open_run();
+                          return true;
+                        });
+  if (!got) {
+    return Error(Code::kDeadline, Scope::kCall,
+                 fmt::format("no turn to build a run within {} ms: another thread builds one, or two "
+                             "runs are in flight; Timeouts::building_turn_ms is the limit",
+                             limit_ms));
+  }
+  builder_.store(world_.self(), std::memory_order_relaxed);
+  return run;
+}
+
+template <class World>
+void Front<World>::seal_run(RunRecord& run, std::optional<Error> build_error) {
+  builder_.store(nullptr, std::memory_order_relaxed);
+  call([&](Core& core) {
+    build_taken_ = false;
+    core.seal_run(run, std::move(build_error));
+  });
+}
+
+template <class World>
+Result<TaskRef> Front<World>::submit(RunRecord& run, registry::EntryRef callable,
+                                     const TaskArgs& args, const CallConfig& config) {
+  TaskRef out;
+  std::optional<Error> error;
+  const auto attempt = [&](Core& core) {
+    Error refused(Code::kInvalidArgument, Scope::kCall, {});
+    const Core::Submitted submitted = core.submit(run, callable, args, config, &out, &refused);
+    if (submitted == Core::Submitted::kRefused) error = std::move(refused);
+    return submitted;
+  };
+  if (call(attempt) != Core::Submitted::kFull) {
+    if (error) return *std::move(error);
+    return out;
+  }
+  wait("room for another task", base::Instant::never(), [&](Core& core) {
+    if (attempt(core) != Core::Submitted::kFull) return true;
+    error = core.stuck();
+    return error.has_value();
+  });
+  if (error) return *std::move(error);
+  call([](Core&) {});  // hands out what was just submitted
+  return out;
+}
+
+template <class World>
+Result<void> Front<World>::wait_run(RunRecord& run, base::Instant deadline) {
+  if (is_building()) {
+    bool own = false;
+    look([&](const Core&) { own = !run.progress.built; });
+    if (own) {
+      return Error(Code::kWrongState, Scope::kCall,
+                   "wait for the run that this thread is building: it is done only after its "
+                   "orchestration function has returned; Orchestrator::wait waits for one task");
+    }
+  }
+  if (!wait("the end of a run", deadline, [&](Core&) { return run.done; })) {
+    return Error(Code::kDeadline, Scope::kCall,
+                 fmt::format("run {} is not done yet; it goes on", run.id));
+  }
+  return look([&](const Core&) -> Result<void> {
+    run.error_seen = true;
+    if (auto error = run.outcome()) return *std::move(error);
+    return {};
+  });
+}
+
+template <class World>
+Result<void> Front<World>::wait_task(RunRecord& run, TaskRef task) {
+  std::optional<Error> error;
+  wait("the end of a task", base::Instant::never(), [&](Core&) {
+    if (task.run != run.id || task.task >= run.tasks.size()) {
+      error = Error(Code::kNotFound, Scope::kCall,
+                    fmt::format("run {} has no task {}", run.id, task.task));
+      return true;
+    }
+    const TaskState state = run.tasks[task.task];
+    if (state == TaskState::kLive) return false;
+    if (state == TaskState::kOk) return true;
+    const auto kept = run.errors.find(static_cast<uint32_t>(task.task));
+    error = kept != run.errors.end()
+                ? kept->second
+                : Error(Code::kTaskFailed, Scope::kTask,
+                        fmt::format("task {} failed; its text was not kept", task.task));
+    return true;
+  });
+  if (error) return *std::move(error);
+  return {};
+}
+
+template <class World>
+Result<registry::EntryRef> Front<World>::register_callable(
+    const registry::PreparePayload& payload) {
+  // One registration at a time; the clock of each runs in the core, not here.
+  wait("another registration", base::Instant::never(), [&](Core&) {
+    if (registering_) return false;
+    return registering_ = true;
+  });
+  std::optional<Result<registry::EntryRef>> outcome;
+  const Result<void> begun = call(
+      [&](Core& core) { return core.begin_register(payload, world_.now()); });
+  if (begun.ok()) {
+    wait("the answers to a registration", base::Instant::never(), [&](Core& core) {
+      if (!outcome) outcome = core.take_register_outcome();
+      return outcome.has_value();
+    });
+  }
+  call([&](Core&) { registering_ = false; });
+  if (!begun) return begun.error();
+  return *std::move(outcome);
+}
+
+// ---------------------------------------------------------------- the engine thread
+
+template <class World>
+void Front<World>::engine_main() {
+  std::vector<const WorkerEndpoint*> awaited;
+  uint64_t seen = 0;
+  bool lost_lead = false;  // the watch may have fired unseen: look at once
+  for (;;) {
+    if (!lost_lead) world_.engine_sleep(false, base::Instant::never());
+    lost_lead = false;
+    std::unique_lock token(token_);
+    watch_armed_ = false;
+    if (stopping_) return;
+    if (lead_ != Lead::kNobody || core_.idle()) continue;
+    world_.collect(core_, false);
+    if (calls_ != seen) {
+      // User threads step; look again later.
+      seen = calls_;
+      step(token);
+      leave(token, false);
+      continue;
+    }
+    STRATA_MARK("front: the engine thread leads");
+    lead_ = Lead::kEngine;
+    do {
+      step(token);
+      announce();
+      if (lead_ == Lead::kEngine && core_.idle()) break;
+    } while (lead_ == Lead::kEngine && !stopping_ &&
+             idle_as_leader(token, base::Instant::never(), &awaited));
+    lost_lead = lead_ != Lead::kEngine;
+    leave(token, !lost_lead);
+  }
+}
+
+template <class World>
+void Front<World>::stop() {
+  {
+    std::unique_lock token(token_);
+    stopping_ = true;
+  }
+  world_.kick_engine();
+}
+
+}  // namespace strata::engine

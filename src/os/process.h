@@ -1,0 +1,34 @@
+// What this process is: threads, cores, and whether a plain fork of it is safe. Looks, changes
+// nothing. Any thread; the answer about threads is the moment's.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strata/result.h"
+
+namespace strata::os {
+
+// Threads of this process, this one included.
+Result<int> thread_count();
+
+// Cores that this thread may run on; at least one.
+int cores_in_affinity_mask();
+
+// What makes a fork without exec unsafe.
+struct ForkHazards {
+  int other_threads = 0;
+  std::string python;  // the mapped interpreter's path, or empty
+  std::string ucx;     // a mapped UCX transport module's path (they load when UCX initialises)
+  bool any() const { return other_threads > 0 || !python.empty() || !ucx.empty(); }
+  // "1 other thread; the Python interpreter /usr/bin/python3.11", or empty.
+  std::string to_string() const;
+};
+Result<ForkHazards> fork_hazards();
+
+// The pure half, for the text of a /proc/<pid>/maps.
+bool is_python_path(std::string_view path);
+bool is_ucx_module_path(std::string_view path);
+
+}  // namespace strata::os

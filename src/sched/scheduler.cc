@@ -1,0 +1,275 @@
+#include "sched/scheduler.h"
+
+#include <new>
+
+#include "base/check.h"
+
+namespace strata::sched {
+namespace {
+
+// Edges are bounded by this many a slot on average; one task has at most as many as there are slots.
+constexpr uint32_t kEdgesASlot = 32;
+
+size_t body_bytes(size_t accesses, size_t payload_bytes) {
+  return accesses * sizeof(Access) + payload_bytes;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const Options& options)
+    : options_(options),
+      slots_(options.slots),
+      edges_(size_t{options.slots} * kEdgesASlot),
+      bodies_(options.body_bytes_max),
+      map_({.tasks = options.slots, .buffers = options.buffers}),
+      queues_(options.depth) {
+  STRATA_CHECK(options.slots >= 1);
+  free_slots_.reserve(slots_.size());
+  for (uint32_t i = options.slots; i > 0; --i) free_slots_.push_back(i - 1);
+  for (uint32_t i = static_cast<uint32_t>(edges_.size()); i > 0; --i) {
+    edges_[i - 1].next = free_edge_;
+    free_edge_ = i - 1;
+  }
+  edges_free_ = static_cast<uint32_t>(edges_.size());
+}
+
+uint32_t Scheduler::open_run() {
+  STRATA_CHECK(can_open_run());
+  Run& run = run_of(next_run_);
+  STRATA_CHECK(run.live == 0 && run.ready.empty());
+  run.submitted = 0;
+  run.cancelled = false;
+  run.sealed = false;
+  return next_run_++;
+}
+
+void Scheduler::seal_run(uint32_t run) {
+  run_of(run).sealed = true;
+  advance_runs();
+}
+
+bool Scheduler::run_done(uint32_t run) const { return run < first_run_; }
+
+void Scheduler::advance_runs() {
+  while (first_run_ != next_run_ && run_of(first_run_).sealed && run_of(first_run_).live == 0) {
+    ++first_run_;
+  }
+}
+
+void Scheduler::cancel_run(uint32_t run_number, uint32_t cause) {
+  if (run_done(run_number)) return;
+  Run& run = run_of(run_number);
+  run.cancelled = true;
+  run.cancel_cause = cause;
+  while (!run.ready.empty()) settle(run.ready.pop().slot, Outcome::kSkipped, cause);
+}
+
+bool Scheduler::admits(std::span<const Access> accesses, size_t payload_bytes) {
+  return !free_slots_.empty() && edges_free_ >= live_ && map_.reserve(accesses).ok() &&
+         bodies_.can_allocate(body_bytes(accesses.size(), payload_bytes));
+}
+
+uint32_t Scheduler::submit(uint32_t run_number, std::span<const Access> accesses,
+                           size_t payload_bytes) {
+  STRATA_DCHECK(admits(accesses, payload_bytes));
+  Run& run = run_of(run_number);
+  const uint32_t index = free_slots_.back();
+  free_slots_.pop_back();
+  Slot& slot = slots_[index];
+  slot.order = ++order_;
+  slot.run = run_number;
+  slot.run_task = run.submitted++;
+  slot.state = SlotState::kWaiting;
+  slot.outcome = Outcome::kOk;
+  slot.cause = 0;
+  slot.pending = 0;
+  slot.first_edge = kNone;
+  slot.access_count = static_cast<uint32_t>(accesses.size());
+  slot.payload_bytes = static_cast<uint32_t>(payload_bytes);
+  slot.body = bodies_.allocate(body_bytes(accesses.size(), payload_bytes));
+  STRATA_CHECK(slot.body.data != nullptr);
+  Access* stored = reinterpret_cast<Access*>(slot.body.data);
+  for (size_t i = 0; i < accesses.size(); ++i) {
+    const Access& access = *new (stored + i) Access(accesses[i]);
+    if (!access.reads && !access.writes) continue;
+    const Result<void> added =
+        map_.add(index, access.buffer, access.region, access.reads, access.writes,
+                 [&](uint32_t producer, bool by_cover) { add_edge(producer, index, by_cover); });
+    STRATA_CHECK(added.ok());  // admits() has reserved it
+  }
+  ++run.live;
+  ++live_;
+  if (slot.pending == 0) make_ready(index);
+  return index;
+}
+
+void Scheduler::add_edge(uint32_t producer_index, uint32_t consumer_index, bool by_cover) {
+  Slot& producer = slots_[producer_index];
+  Slot& consumer = slots_[consumer_index];
+  if (producer.counted_by == consumer.order) return;
+  producer.counted_by = consumer.order;
+  const uint32_t edge = free_edge_;
+  STRATA_CHECK(edge != kNone);
+  free_edge_ = edges_[edge].next;
+  --edges_free_;
+  edges_[edge] = {consumer_index, producer.first_edge};
+  producer.first_edge = edge;
+  ++consumer.pending;
+  ++edges_made_;
+  if (by_cover) ++cover_edges_made_;
+}
+
+std::span<std::byte> Scheduler::payload(uint32_t index) {
+  const Slot& slot = slots_[index];
+  return {slot.body.data + slot.access_count * sizeof(Access), slot.payload_bytes};
+}
+
+std::span<const Access> Scheduler::accesses(uint32_t index) const {
+  const Slot& slot = slots_[index];
+  return {reinterpret_cast<const Access*>(slot.body.data), slot.access_count};
+}
+
+std::optional<uint32_t> Scheduler::reason_to_skip(const Slot& slot) {
+  const Run& run = run_of(slot.run);
+  if (run.cancelled) return run.cancel_cause;
+  const Access* access = reinterpret_cast<const Access*>(slot.body.data);
+  for (uint32_t i = 0; i < slot.access_count; ++i, ++access) {
+    if (!access->reads || !poison_.any(access->buffer)) continue;
+    if (const auto cause = poison_.cause_of(access->buffer, access->region)) return cause;
+  }
+  return std::nullopt;
+}
+
+void Scheduler::make_ready(uint32_t index) {
+  Slot& slot = slots_[index];
+  if (const auto cause = reason_to_skip(slot)) {
+    settle(index, Outcome::kSkipped, *cause);
+    return;
+  }
+  slot.state = SlotState::kReady;
+  run_of(slot.run).ready.push({slot.order, index});
+}
+
+std::optional<Assignment> Scheduler::next_assignment() {
+  if (first_run_ == next_run_) return std::nullopt;
+  Run& run = run_of(first_run_);
+  if (run.ready.empty()) return std::nullopt;
+  const uint32_t worker = queues_.pick();
+  if (worker == kNone) return std::nullopt;
+  return Assignment{run.ready.pop().slot, worker};
+}
+
+void Scheduler::assigned(Assignment assignment, uint64_t ticket) {
+  Slot& slot = slots_[assignment.slot];
+  STRATA_DCHECK(slot.state == SlotState::kReady);
+  slot.state = SlotState::kQueued;
+  slot.worker = assignment.worker;
+  slot.ticket = ticket;
+  queues_.push(assignment.worker, assignment.slot);
+}
+
+void Scheduler::refused(Assignment assignment) {
+  queues_.bar(assignment.worker);
+  const Slot& slot = slots_[assignment.slot];
+  run_of(slot.run).ready.push({slot.order, assignment.slot});
+}
+
+bool Scheduler::has_ready() const {
+  return first_run_ != next_run_ && !run_of(first_run_).ready.empty();
+}
+
+std::optional<Assignment> Scheduler::next_take_back() const {
+  Assignment out;
+  if (has_ready() || !queues_.take_back_candidate(&out)) return std::nullopt;
+  return out;
+}
+
+void Scheduler::requeue(uint32_t index) {
+  Slot& slot = slots_[index];
+  STRATA_CHECK(slot.state == SlotState::kQueued);
+  queues_.remove(slot.worker, index);
+  slot.worker = kNone;
+  make_ready(index);
+}
+
+void Scheduler::finish(uint32_t index, Outcome outcome, uint32_t cause) {
+  Slot& slot = slots_[index];
+  STRATA_CHECK(slot.state == SlotState::kQueued);
+  queues_.remove(slot.worker, index);
+  settle(index, outcome, cause);
+}
+
+void Scheduler::skip_ready(uint32_t cause) {
+  while (has_ready()) settle(run_of(first_run_).ready.pop().slot, Outcome::kSkipped, cause);
+}
+
+// Terminal, with all that follows from it. Not recursive: a long chain of skips is a loop.
+void Scheduler::settle(uint32_t index, Outcome outcome, uint32_t cause) {
+  settle_one(index, outcome, cause);
+  while (!became_ready_.empty()) {
+    const uint32_t next = became_ready_.back();
+    became_ready_.pop_back();
+    Slot& slot = slots_[next];
+    if (const auto reason = reason_to_skip(slot)) {
+      settle_one(next, Outcome::kSkipped, *reason);
+    } else {
+      slot.state = SlotState::kReady;
+      run_of(slot.run).ready.push({slot.order, next});
+    }
+  }
+}
+
+void Scheduler::settle_one(uint32_t index, Outcome outcome, uint32_t cause) {
+  Slot& slot = slots_[index];
+  slot.state = SlotState::kTerminal;
+  slot.outcome = outcome;
+  slot.cause = cause;
+  if (slot.access_count != 0) {
+    map_.remove(index);
+    mark_written(slot);
+  }
+  uint32_t edge = slot.first_edge;
+  while (edge != kNone) {
+    const Edge taken = edges_[edge];
+    edges_[edge].next = free_edge_;
+    free_edge_ = edge;
+    ++edges_free_;
+    if (--slots_[taken.successor].pending == 0) became_ready_.push_back(taken.successor);
+    edge = taken.next;
+  }
+  slot.first_edge = kNone;
+  terminal_.push_back(index);
+}
+
+// Conflicting tasks are totally ordered, so at this moment no later one has touched these bytes:
+// poison that is kept in the order of execution means the same as in the order of submission.
+void Scheduler::mark_written(const Slot& slot) {
+  const Access* access = reinterpret_cast<const Access*>(slot.body.data);
+  for (uint32_t i = 0; i < slot.access_count; ++i, ++access) {
+    if (!access->writes) continue;
+    if (slot.outcome != Outcome::kOk) {
+      poison_.poison(access->buffer, access->region, slot.cause);
+    } else if (poison_.any(access->buffer)) {
+      poison_.heal(access->buffer, access->region);
+    }
+  }
+}
+
+void Scheduler::release_terminal() {
+  for (const uint32_t index : terminal_) {
+    Slot& slot = slots_[index];
+    STRATA_DCHECK(slot.state == SlotState::kTerminal);
+    bodies_.free(slot.body);
+    slot.body = {};
+    slot.state = SlotState::kFree;
+    slot.worker = kNone;
+    ++slot.generation;
+    free_slots_.push_back(index);
+    --run_of(slot.run).live;
+    --live_;
+  }
+  terminal_.clear();
+  advance_runs();
+}
+
+}  // namespace strata::sched
