@@ -48,7 +48,7 @@ struct Counts {
 
 class World {
  public:
-  // With `whole` every registration names all live workers, else random ones.
+  // With `whole` every registration names all ready or all live workers, else random ones.
   World(uint64_t seed, bool whole, Counts* counts)
       : prng_(seed), whole_(whole), fail_one_in_(prng_.between(3, 40)), counts_(*counts) {}
 
@@ -155,6 +155,8 @@ class World {
 
   void begin() {
     std::vector<uint32_t> workers = registry_.live_workers();
+    const bool ready_alone = prng_.chance(1, 2);
+    if (ready_alone) std::erase_if(workers, [&](uint32_t w) { return !registry_.worker_ready(w); });
     if (!whole_) {
       std::erase_if(workers, [&](uint32_t) { return prng_.chance(1, 3); });
       if (workers.empty()) workers = registry_.live_workers();
