@@ -188,7 +188,7 @@ class Registry {
   struct WorkerEntry {
     WorkerState state = WorkerState::kUnknown;
     uint32_t replays = 0;      // flights of its replay that are not committed yet
-    bool awaits_open = false;  // added while a transaction was open that does not name it
+    bool awaits_open = false;  // replaying while a transaction is open that does not name it
   };
   // One action that waits for its reply.
   struct Flight {
