@@ -67,6 +67,10 @@ LevelWorld::Hooks Level::hooks() {
   };
   out.kill = [this](uint32_t worker) {
     shared_->note("parent", EventKind::kKill, worker);
+    if (children_[worker] == nullptr) {
+      shared_->checks.fail(Verdict::kCorrectness, "an inline worker is to be killed");
+      return;
+    }
     children_[worker]->kill("the engine asked for its end");
   };
   out.punch = [this](uint64_t offset, uint64_t bytes) {

@@ -61,7 +61,8 @@ base::Instant LevelWorld::virtual_until(base::Instant until) const {
 const void* LevelWorld::self() { return scheduler().current(); }
 
 std::string_view LevelWorld::who() {
-  return scheduler().current() == nullptr ? "main" : scheduler().current()->name();
+  if (scheduler().current() == nullptr) return "main";
+  return scheduler().current()->name();
 }
 
 bool LevelWorld::spin(const std::vector<const engine::WorkerEndpoint*>& awaited) {
