@@ -134,6 +134,8 @@ class Core final : private EndpointSink {
   InlineEndpoint* inline_work() const;
   // Whether something ended since the last call: a task, a run, a registration.
   bool take_notable() { return std::exchange(notable_, false); }
+  // Something else has ended that a thread may wait for.
+  void note() { notable_ = true; }
 
   struct Kill {
     uint32_t worker;
@@ -175,6 +177,7 @@ class Core final : private EndpointSink {
 
   void poll_workers(base::Instant now);
   void dispatch_ready();
+  void skip_without_worker();
   void dispatch(sched::Assignment assignment);
   void take_back();
   void unbar_workers();
