@@ -133,6 +133,8 @@ void Simulation::newcomers() {
 
 void Simulation::set_up(User& user) {
   const Options& options = shared_.options;
+  // An inline worker may end without a word from the kernel, so nobody may wait for another.
+  if (options.inline_workers > 0) level_->expect_no_more();
   if (prng_.chance(1, 2)) {
     level_->front().wait("the first children", base::Instant::never(),
                          [&](engine::Core&) { return level_->all_workers_settled(); });
