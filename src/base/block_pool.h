@@ -40,6 +40,7 @@ class BlockPool {
     if (head == nullptr && !grow(shift)) return {};
     Free* block = head;
     head = block->next;
+    if (head != nullptr) __builtin_prefetch(head, 1);
     return {reinterpret_cast<std::byte*>(block), shift};
   }
 
