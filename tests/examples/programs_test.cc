@@ -1,0 +1,147 @@
+// `ridge` and `ridge_reference` as a user meets them: exit codes, and one line for each failure.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <zlib.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class Programs : public testing::Test {
+ protected:
+  struct Outcome {
+    int code;
+    std::string out, err;
+  };
+
+  Programs() {
+    std::string pattern = (fs::temp_directory_path() / "ridge_programs_XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~Programs() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  static std::string bytes_of(const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  Outcome run(const std::string& program, const std::string& arguments) const {
+    const std::string command = "'" + program + "' " + arguments + " >'" + path("out") + "' 2>'" +
+                                path("err") + "' </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, bytes_of(path("out")),
+            bytes_of(path("err"))};
+  }
+
+  // `text` in gzip, as a file of that name.
+  std::string gzip(const std::string& name, const std::string& text) const {
+    gzFile gz = gzopen(path(name).c_str(), "wb");
+    EXPECT_EQ(gzwrite(gz, text.data(), static_cast<unsigned>(text.size())),
+              static_cast<int>(text.size()));
+    EXPECT_EQ(gzclose(gz), Z_OK);
+    return path(name);
+  }
+
+  static std::string line_of(int pixel, int digit) {
+    std::string line;
+    for (int p = 0; p < 64; ++p) line += std::to_string(pixel) + ",";
+    return line + std::to_string(digit) + "\n";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Programs, ReferenceOfThreeLinesIsWhatPaperSays) {
+  // Learned: all pixels 0, and all pixels 16, at squared distance 64. Predicted: as the second.
+  const std::string data = gzip("data", line_of(0, 3) + line_of(16, 7) + line_of(16, 7));
+  const Outcome outcome = run(RIDGE_REFERENCE, "'" + data + "'");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  ASSERT_EQ(outcome.out.size(), 2 * sizeof(uint64_t) + 3 * sizeof(double) + 1);
+  uint64_t sizes[2];
+  double factor[3];
+  std::memcpy(sizes, outcome.out.data(), sizeof sizes);
+  std::memcpy(factor, outcome.out.data() + sizeof sizes, sizeof factor);
+  EXPECT_EQ(sizes[0], 2u);
+  EXPECT_EQ(sizes[1], 1u);
+  const double diagonal = 1.001, k = std::exp(-0.05 * 64);
+  EXPECT_NEAR(factor[0], std::sqrt(diagonal), 1e-15);
+  EXPECT_NEAR(factor[1], k / std::sqrt(diagonal), 1e-15);
+  EXPECT_NEAR(factor[2], std::sqrt(diagonal - k * k / diagonal), 1e-15);
+  EXPECT_EQ(outcome.out.back(), 7);
+}
+
+TEST_F(Programs, ReferenceRefusesBadDataWithCodeTwo) {
+  const Outcome missing = run(RIDGE_REFERENCE, "/nowhere");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_EQ(missing.out, "");
+  EXPECT_EQ(missing.err,
+            "ridge_reference: /nowhere: cannot be opened: No such file or directory\n");
+  EXPECT_EQ(run(RIDGE_REFERENCE, "").code, 2);
+}
+
+#ifdef RIDGE
+
+class Ridge : public Programs {
+ protected:
+  // A failure with exactly one line on stderr, which begins with the program's name.
+  void expect_complaint(const std::string& arguments, int code, const std::string& part) const {
+    const Outcome outcome = run(RIDGE, arguments);
+    EXPECT_EQ(outcome.code, code) << arguments << "\n" << outcome.out << outcome.err;
+    std::string last = outcome.err.substr(0, outcome.err.size() - !outcome.err.empty());
+    if (code == 1) last = last.substr(last.rfind('\n') + 1);  // after the lines of progress
+    EXPECT_EQ(last.find('\n'), std::string::npos) << outcome.err;
+    EXPECT_EQ(last.find("ridge: "), 0u) << outcome.err;
+    EXPECT_NE(last.find(part), std::string::npos) << outcome.err;
+  }
+};
+
+TEST_F(Ridge, BadArgumentsAreALineAndCodeTwo) {
+  expect_complaint("--tile 8", 2, "--tile");
+  expect_complaint("--tile 257", 2, "--tile");
+  expect_complaint("--tile x", 2, "--tile");
+  expect_complaint("--workers 0", 2, "--workers");
+  expect_complaint("--start spawn", 2, "--start");
+  expect_complaint("--gamma 1", 2, "--gamma");
+  expect_complaint("more", 2, "more");
+}
+
+TEST_F(Ridge, BadDataAreALineAndCodeTwo) {
+  expect_complaint("--data /nowhere", 2, "/nowhere: cannot be opened");
+  expect_complaint("--data '" + gzip("bad", line_of(1, 2) + line_of(17, 2)) + "'", 2,
+                   "bad: line 2: pixel 1 is '17'");
+  expect_complaint("--data '" + gzip("two", line_of(1, 2) + line_of(3, 4)) + "'", 2,
+                   "fewer than three");
+  std::ofstream(path("plain")) << line_of(1, 2);
+  expect_complaint("--data '" + path("plain") + "'", 2, "plain: it is not a gzip file");
+}
+
+TEST_F(Ridge, AnAccuracyBelowTheLimitIsALineAndCodeOne) {
+  const std::string data = gzip("wrong", line_of(0, 3) + line_of(16, 7) + line_of(16, 1));
+  for (const char* start : {"fork", "inline"}) {
+    expect_complaint("--data '" + data + "' --start " + start, 1, "accuracy is below");
+  }
+}
+
+TEST_F(Ridge, HelpTellsTheOptionsAndTheExitCodes) {
+  const Outcome outcome = run(RIDGE, "--help");
+  EXPECT_EQ(outcome.code, 0);
+  for (const char* word : {"--data", "--workers", "--tile", "--start", "Exit codes"}) {
+    EXPECT_NE(outcome.out.find(word), std::string::npos) << word;
+  }
+  EXPECT_EQ(outcome.err, "");
+}
+
+#endif
+
+}  // namespace
