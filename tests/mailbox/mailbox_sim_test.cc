@@ -100,15 +100,22 @@ class Story {
     sleep_one_in_ = uint64_t{1} << prng_.below(4);
     poll_one_in_ = uint64_t{1} << prng_.below(6);
     spins_max_ = prng_.chance(1, 2) ? 0 : prng_.below(30);
-    const bool large = prng_.chance(1, 16);
-    if (large && prng_.chance(1, 2)) {  // the child runs ahead of a parent that hardly looks
+    const bool large_args = prng_.chance(1, 24);
+    const bool large_results = prng_.chance(1, 24);
+    if (large_results &&
+        prng_.chance(3, 4)) {  // the child runs ahead of a parent that hardly looks
       depth_ = kRingEntries;
-      poll_one_in_ = 256;
+      poll_one_in_ = uint64_t{1} << prng_.between(10, 15);
     }
-    tasks_ = prng_.between(1, large ? 40 : prng_.chance(1, 4) ? 250 : 50);
-    args_max_ = large ? 60'000 : 150;
-    result_max_ = large ? kResultBytesMax : 150;
-    text_max_ = large ? kTextBytesMax : 40;
+    storm_ = !large_results && prng_.chance(1, 8);
+    if (storm_) depth_ = kRingEntries;
+    tasks_ = prng_.between(1, large_args || large_results ? 40
+                              : storm_                    ? 500
+                              : prng_.chance(1, 4)        ? 250
+                                                          : 50);
+    args_max_ = large_args ? 60'000 : 150;
+    result_max_ = large_results ? kResultBytesMax : 150;
+    text_max_ = large_results ? kTextBytesMax : 40;
     if (prng_.chance(1, 2)) death_ = prng_.chance(3, 4) ? Death::kChild : Death::kParent;
     log_.resize(tasks_ + 1);
   }
@@ -159,11 +166,15 @@ class Story {
 
   void parent_step(Parent& side, Hub<SimMemory>& hub) {
     bool full = false;
-    if (prng_.chance(1, 2)) full = !push_some(side);
+    if (storm_ && prng_.chance(1, 2)) {
+      full = storm(side);
+    } else if (prng_.chance(1, 2)) {
+      full = !push_some(side);
+    }
     if (prng_.chance(1, revoke_one_in_)) revoke_one(side);
     if (prng_.chance(1, 16) && !side.control_outstanding()) post_control(side);
     if (prng_.chance(1, 32)) cancel(side);
-    if (!prng_.chance(1, poll_one_in_)) return;
+    if (!prng_.chance(1, poll_one_in_)) return scheduler_.yield();
     const bool got = poll(side, prng_.between(1, kRingEntries));
     const bool waits = !tickets_.empty() || side.control_outstanding() || full;
     if (got || !waits || !prng_.chance(1, sleep_one_in_)) return;
@@ -195,6 +206,15 @@ class Story {
     }
     wake_child_if_asleep(side);
     return room;
+  }
+
+  // Fills the ring and takes everything back: the child has nothing but entries to skip, and only
+  // its skipping makes room again. True where the mailbox had no room.
+  bool storm(Parent& side) {
+    bool full = false;
+    for (int n = 0; n < 80 && !full; ++n) full = !push_some(side);
+    for (size_t n = tickets_.size(); n > 0; --n) revoke_one(side);
+    return full;
   }
 
   void revoke_one(Parent& side) {
@@ -371,6 +391,7 @@ class Story {
   uint64_t revoke_one_in_;
   uint64_t sleep_one_in_;
   uint64_t poll_one_in_;
+  bool storm_;
   uint64_t spins_max_;
   size_t args_max_;
   size_t result_max_;
