@@ -265,13 +265,14 @@ TEST(SharedRegion, PunchHoleGivesPagesBackAndLeavesZeros) {
   EXPECT_EQ(region.data()[5 * page], std::byte{0xff});
   EXPECT_TRUE(region.punch_hole(0, 0).ok());
   EXPECT_EQ(region.punch_hole(8 * page, 1).error().code(), Code::kInvalidArgument);
-  EXPECT_EQ(region.reserve(1, SIZE_MAX).error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(region.reserve(1, SIZE_MAX).error().code(), Code::kInvalidArgument);
 }
 
 TEST(SharedRegion, ReserveBeyondTheHostsMemoryIsAnError) {
-  const size_t bytes = size_t{1} << 46;
+  const size_t bytes = 2 * static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) *
+                       static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   Result<SharedRegion> region = SharedRegion::create("reserved", bytes);
-  if (!region.ok()) GTEST_SKIP() << "no room to map " << bytes << " bytes";
+  ASSERT_TRUE(region.ok()) << region.error().to_string();
   EXPECT_EQ(region->reserve(0, bytes).error().code(), Code::kResourceExhausted);
 }
 

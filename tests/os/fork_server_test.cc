@@ -498,11 +498,13 @@ void kill_parent_and_check(bool keep_socket_alive) {
     for (size_t i = 0; i < 4; ++i) EXPECT_FALSE(readable(up.fds[i].get()));
     ASSERT_EQ(::kill(parent, SIGKILL), 0);
     for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(ended(up.fds[i])) << i;
-    // The parent and its two servers; their children were reaped by them.
+    // The parent and its servers; children were reaped by them, and the second server by the first
+    // where that lived a moment longer.
     int reaped = 0;
     siginfo_t info{};
     while (::waitid(P_ALL, 0, &info, WEXITED) == 0) ++reaped;
-    EXPECT_EQ(reaped, 3);
+    EXPECT_GE(reaped, 2);
+    EXPECT_LE(reaped, 3);
   }
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
 }
