@@ -202,7 +202,6 @@ Fiber* Scheduler::spawn(std::string name, std::function<void()> body) {
   // as a call leaves it, and a null return address ends backtraces.
   void** sp = reinterpret_cast<void**>(bottom + stack_bytes);
   *--sp = nullptr;
-  *--sp = nullptr;
   *--sp = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; ++i) *--sp = nullptr;
   context.sp = sp;

@@ -34,7 +34,7 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   // The fiber dies with this process.
-  void adopt(Fiber* fiber) { fibers_.push_back(fiber); }
+  void adopt(Fiber* fiber);
   // What was stored becomes visible, what was not never will be; the fibers are unwound.
   void die();
   bool dead() const { return dead_; }
@@ -179,6 +179,11 @@ inline void Process::die() {
   drain();
   dead_ = true;
   for (Fiber* fiber : fibers_) world_->scheduler().kill(fiber);
+}
+
+inline void Process::adopt(Fiber* fiber) {
+  fibers_.push_back(fiber);
+  if (dead_) world_->scheduler().kill(fiber);
 }
 
 inline void Process::store(std::byte* at, const void* data, size_t bytes) {

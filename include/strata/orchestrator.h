@@ -37,8 +37,8 @@ class STRATA_PUBLIC Orchestrator {
   Result<TaskRef> submit_sub(const CallableHandle& callable, const TaskArgs& args,
                              const CallConfig& config = {});
 
-  // A new inner scope; at most 64 nest.
-  [[nodiscard]] Scope scope();
+  // A new inner scope; at most 64 nest. Keep it: `auto scope = orch.scope().value();`
+  Result<Scope> scope();
 
   // Automatic storage in the innermost scope, contents undefined: write it before you read it.
   Result<Tensor> temporary(DType dtype, std::span<const uint64_t> shape);

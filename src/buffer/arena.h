@@ -81,7 +81,10 @@ class Arena {
 
   bool take_small(uint64_t size, Range* out);
   bool take_large(uint64_t size, Range* out);
-  void free_small(Segment& segment, uint32_t index, uint64_t offset);
+  bool make_slab();
+  Run& run_of(RunId id);
+  void list(std::vector<RunId>& where, RunId id);
+  void unlist(std::vector<RunId>& where, RunId id);
   void drop(uint32_t index);
 
   uint64_t heap_bytes_max_;
@@ -90,7 +93,7 @@ class Arena {
   std::vector<std::unique_ptr<Segment>> segments_;  // by index; null: not in use
   std::vector<std::vector<RunId>> partial_;         // by class: runs with a free place
   std::vector<RunId> idle_runs_;                    // of no class
-  std::vector<uint32_t> waiting_large_;             // added, not handed out yet
+  std::vector<uint32_t> waiting_;                   // added, neither slab nor range yet
   std::vector<uint32_t> droppable_;
 };
 

@@ -43,12 +43,15 @@ uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint) {
   return worker;
 }
 
-Result<void> Core::start_worker(uint32_t worker, base::Instant now) {
-  STRATA_CHECK(workers_[worker].state == WorkerState::kAdded);
-  workers_[worker].state = WorkerState::kReplaying;
-  STRATA_TRY(registry_.on_worker_added(worker));
-  pump_registry(now);
-  return {};
+void Core::start_worker(uint32_t worker, base::Instant now) {
+  WorkerEntry& entry = workers_[worker];
+  STRATA_CHECK(entry.state == WorkerState::kAdded);
+  entry.state = WorkerState::kGreeted;
+  if (entry.exiting) return;
+  ++controls_open_;
+  const Result<void> greeted = entry.endpoint->control(static_cast<uint32_t>(Command::kHello), {});
+  STRATA_CHECK(greeted.ok());
+  control_posted(worker, now);
 }
 
 void Core::lose_worker(uint32_t worker, const std::string& reason) {
@@ -64,7 +67,7 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
   entry.loss = reason;
   sched_.close_worker(worker);
   if (was_ready) entry.endpoint->abandon(*this);
-  if (entry.control_posted) --controls_open_;
+  if (entry.control_posted && entry.controls.empty()) --controls_open_;  // the greeting
   entry.control_posted = false;
   controls_open_ -= static_cast<uint32_t>(entry.controls.size());
   entry.controls.clear();
@@ -103,7 +106,7 @@ void Core::step(base::Instant now) {
   if (!busy_.empty()) poll_workers(now);
   if (!barred_.empty()) unbar_workers();
   if (!sched_.terminal().empty()) account_terminal();
-  if (registry_.has_actions()) pump_registry(now);
+  pump_registry(now);
   if (controls_open_ > 0) check_control_deadlines(now);
   dispatch_ready();
   if (!sched_.terminal().empty()) account_terminal();
@@ -326,7 +329,7 @@ void Core::finish_runs() {
 // ---------------------------------------------------------------- controls
 
 void Core::pump_registry(base::Instant now) {
-  while (registry_.has_actions()) {
+  while (registry_.has_actions() || registry_.has_ready()) {
     for (registry::Action& action : registry_.take_actions()) {
       const uint32_t worker = action.worker;
       ++controls_open_;
@@ -371,16 +374,29 @@ void Core::post_controls(uint32_t worker, base::Instant now) {
       registry_.on_reply(refused);
       continue;
     }
-    entry.control_posted = true;
-    entry.control_since = now;
-    note_busy(worker);
-    if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
+    control_posted(worker, now);
   }
+}
+
+void Core::control_posted(uint32_t worker, base::Instant now) {
+  WorkerEntry& entry = workers_[worker];
+  entry.control_posted = true;
+  entry.control_since = now;
+  note_busy(worker);
+  if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
 }
 
 void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) {
   const uint32_t worker = polled_;
   WorkerEntry& entry = workers_[worker];
+  if (command == static_cast<uint32_t>(Command::kHello) && entry.state == WorkerState::kGreeted) {
+    --controls_open_;
+    entry.state = WorkerState::kReplaying;
+    if (const Result<size_t> added = registry_.on_worker_added(worker); !added) {
+      doubt(worker, added.error().message());
+    }
+    return;
+  }
   if (entry.controls.empty() ||
       static_cast<uint32_t>(entry.controls.front().phase) != command) {
     doubt(worker, "it answered a control that it was not given");

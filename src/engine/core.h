@@ -22,6 +22,7 @@
 #include "engine/inline_endpoint.h"
 #include "engine/run_record.h"
 #include "engine/segment_space.h"
+#include "mailbox/child_loop.h"
 #include "model/args.h"
 #include "registry/registry.h"
 #include "sched/scheduler.h"
@@ -31,7 +32,14 @@
 namespace strata::engine {
 
 // Commands of the mailbox's control slot. The four phases of a registration have their numbers.
-enum class Command : uint32_t { kPrepare = 1, kCommit = 2, kAbort = 3, kUnregister = 4, kExit = 16 };
+enum class Command : uint32_t {
+  kPrepare = 1,
+  kCommit = 2,
+  kAbort = 3,
+  kUnregister = 4,
+  kExit = mailbox::kCommandExit,
+  kHello = mailbox::kCommandHello,  // answered once the child has attached
+};
 
 // What stands before the encoded arguments in a slot's payload.
 struct TaskHead {
@@ -52,15 +60,19 @@ class Core final : private EndpointSink {
 
   // --- Workers. `endpoint` lives as long as the Core.
   uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint);
-  // Its process stands: callables are replayed to it, then it takes tasks.
-  Result<void> start_worker(uint32_t worker, base::Instant now);
+  // Its process stands: it is greeted, callables are replayed to it, then it takes tasks.
+  void start_worker(uint32_t worker, base::Instant now);
   // Its process is gone: what it had not started goes back, the rest is an endpoint failure.
   void lose_worker(uint32_t worker, const std::string& reason);
-  enum class WorkerState : uint8_t { kAdded, kReplaying, kReady, kLost };
+  enum class WorkerState : uint8_t { kAdded, kGreeted, kReplaying, kReady, kLost };
   WorkerState worker_state(uint32_t worker) const { return workers_[worker].state; }
   const std::string& loss_reason(uint32_t worker) const { return workers_[worker].loss; }
   uint64_t tasks_done(uint32_t worker) const { return workers_[worker].tasks_done; }
   uint32_t worker_count() const { return static_cast<uint32_t>(workers_.size()); }
+  void name_worker(uint32_t worker, std::string where) {
+    workers_[worker].endpoint->set_where(std::move(where));
+  }
+  bool holds_permit(uint32_t worker) const { return workers_[worker].endpoint->held_permit(); }
   std::string worker_name(uint32_t worker) const;
   // From here on a task that no live worker can take is skipped, instead of waiting for one.
   void expect_no_more_workers() { workers_expected_ = false; }
@@ -91,6 +103,7 @@ class Core final : private EndpointSink {
   std::shared_ptr<RunRecord> open_run();
   void seal_run(RunRecord& run, std::optional<Error> build_error);
   void cancel_run(RunRecord& run);
+  void cancel_all();
 
   enum class Submitted : uint8_t { kDone, kFull, kRefused };
   // kFull: no room now; step and try again. kRefused: *error says why.
@@ -109,6 +122,8 @@ class Core final : private EndpointSink {
   void step(base::Instant now);
   bool wants_time() const { return controls_open_ > 0; }
   base::Instant next_deadline() const;
+  // No run is open or unfinished.
+  bool can_drain() const { return !runs_[0] && !runs_[1]; }
   bool idle() const { return sched_.live() == 0 && controls_open_ == 0; }
   bool has_news() const;
   // A worker's full ring may empty without a word: look again soon.
@@ -168,6 +183,7 @@ class Core final : private EndpointSink {
   void finish_runs();
   void pump_registry(base::Instant now);
   void post_controls(uint32_t worker, base::Instant now);
+  void control_posted(uint32_t worker, base::Instant now);
   void check_control_deadlines(base::Instant now);
   void doubt(uint32_t worker, std::string reason);
   void note_busy(uint32_t worker);

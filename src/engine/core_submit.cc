@@ -142,6 +142,14 @@ void Core::cancel_run(RunRecord& run) {
   account_terminal();
 }
 
+void Core::cancel_all() {
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    // A copy: the run may be done, and dropped, within the call.
+    const std::shared_ptr<RunRecord> run = runs_[i];
+    if (run) cancel_run(*run);
+  }
+}
+
 // ---------------------------------------------------------------- submit
 
 bool Core::accesses_of(const TaskArgs& args, Error* error) {

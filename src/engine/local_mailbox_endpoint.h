@@ -51,9 +51,9 @@ class LocalMailboxEndpoint final : public WorkerEndpoint {
       sink.on_abandoned(task, ticket, started);
     });
   }
-  bool held_permit() const { return parent_.held_permit(); }
+  bool held_permit() const override { return parent_.held_permit(); }
 
-  void set_where(std::string where) { where_ = std::move(where); }
+  void set_where(std::string where) override { where_ = std::move(where); }
   const std::string& where() const override { return where_; }
 
  private:

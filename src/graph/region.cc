@@ -84,7 +84,7 @@ Result<Region> general_region_of(const Tensor& tensor, uint64_t buffer_bytes) {
 
   // The bytes do not depend on the order of the dimensions, nor on their direction once the begin
   // is that of the lowest element; one of stride 0 or extent 1 adds none.
-  std::array<Dimension, Tensor::kRankMax> dimensions;
+  std::array<Dimension, Tensor::kRankMax> dimensions;  // by stride, innermost first
   int count = 0;
   Wide below = 0, above = 0;  // bytes from the first element down and up to the farthest
   for (int d = 0; d < tensor.rank; ++d) {
@@ -93,18 +93,20 @@ Result<Region> general_region_of(const Tensor& tensor, uint64_t buffer_bytes) {
     if (extent == 1 || stride == 0) continue;
     const uint64_t magnitude =
         stride < 0 ? ~static_cast<uint64_t>(stride) + 1 : static_cast<uint64_t>(stride);
-    const Wide reach = Wide{extent - 1} * magnitude;
-    if (reach > buffer_bytes) return leaves(tensor, buffer_bytes, stride < 0 ? "below" : "above");
-    (stride < 0 ? below : above) += reach * element_bytes;
-    // No overflow: magnitude <= reach, and reach in bytes is checked to lie in the buffer below.
-    dimensions[count++] = {extent, magnitude * element_bytes};
+    // No overflow: the extents' product in bytes has 64 bits, a stride has 63.
+    (stride < 0 ? below : above) += Wide{extent - 1} * magnitude * element_bytes;
+    // One that wraps is of a view that is refused before it is looked at.
+    const Dimension dimension{extent, magnitude * element_bytes};
+    int at = count++;
+    for (; at > 0 && dimensions[at - 1].stride > dimension.stride; --at) {
+      dimensions[at] = dimensions[at - 1];
+    }
+    dimensions[at] = dimension;
   }
   if (below > tensor.offset) return leaves(tensor, buffer_bytes, "below");
   if (tensor.offset + above + element_bytes > buffer_bytes) {
     return leaves(tensor, buffer_bytes, "above");
   }
-  std::sort(dimensions.begin(), dimensions.begin() + count,
-            [](const Dimension& a, const Dimension& b) { return a.stride < b.stride; });
   Region region{tensor.offset - static_cast<uint64_t>(below), element_bytes, 1, 0, false};
   for (int d = 0; d < count; ++d) {
     if (widen(region, dimensions[d])) continue;
@@ -159,11 +161,10 @@ Overlap overlap_kind(const Region& a, const Region& b) {
   if (distance < low.row_bytes) return Overlap::kExact;
   // From here `low` has more rows. One row of `high` has every pitch.
   if (high.rows > 1 && high.pitch != low.pitch) return Overlap::kCover;
-  // The first row of `low` that ends after high's begin; a later one meets high's rows only where
-  // this one does, k rows up in both.
+  // Row k of `low` is the first that ends after high's begin; it is there, since `low` ends after
+  // it. A later one meets high's rows only where this one does, as many rows up in both.
   const uint64_t k = (distance - low.row_bytes) / low.pitch + 1;
-  return k <= low.rows - 1 && k * low.pitch < distance + high.row_bytes ? Overlap::kExact
-                                                                        : Overlap::kNone;
+  return k * low.pitch < distance + high.row_bytes ? Overlap::kExact : Overlap::kNone;
 }
 
 bool contains(const Region& outer, const Region& inner) {

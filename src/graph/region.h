@@ -40,6 +40,17 @@ struct Region {
 // overflows, and a view that leaves the buffer.
 Result<Region> region_of(const Tensor& tensor, uint64_t buffer_bytes);
 
+// Of a region in its canonical form; not for data that an adversary chooses.
+inline uint64_t hash_of(const Region& region) {
+  const auto mix = [](uint64_t a, uint64_t b) {
+    const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
+    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  };
+  const uint64_t runs = mix(region.rows ^ 0x9e3779b97f4a7c15ull,
+                            (region.pitch << 1 | region.cover) ^ 0xbf58476d1ce4e5b9ull);
+  return mix(region.begin ^ runs ^ 0x94d049bb133111ebull, region.row_bytes ^ 0xd6e8feb86659fd93ull);
+}
+
 enum class Overlap : uint8_t {
   kNone,   // no byte in common
   kCover,  // the covering ranges meet; the bytes may not

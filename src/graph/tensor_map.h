@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "base/result.h"
+#include "graph/cell.h"
 #include "graph/pool.h"
 #include "graph/region.h"
 
@@ -70,77 +71,28 @@ class TensorMap {
   // The buffer is gone; its index may be used for another. No access of it is live.
   void drop_buffer(uint32_t buffer);
 
+  // Whether an access of exactly `region` finds its cell.
+  bool has_cell(uint32_t buffer, const Region& region) const {
+    return find(buffer, region, hash_of(buffer, region)) != kNil;
+  }
   uint32_t cells() const { return cells_.in_use(); }         // live and idle
   uint32_t live_cells() const;                               // O(cells)
   uint32_t live_accesses() const { return uses_.in_use(); }  // of tasks that were not removed
   uint32_t links() const { return links_.in_use(); }         // pairs of overlapping cells
 
  private:
-  // One access that add recorded. In its task's list until remove; in its cell, as the writer or
-  // in the list of readers, until a later writer stands for it (then cell is kNil).
-  struct Use {
-    uint32_t next;  // of the same task
-    uint32_t task;
-    uint32_t cell;
-    uint32_t newer;  // readers of the same cell
-    uint32_t older;
-  };
-  struct alignas(64) Cell {
-    union {
-      uint32_t next;   // not in use: the free list
-      uint32_t links;  // in use: the first of its sides of links
-    };
-    uint32_t buffer;   // kNil in a cell that is not in use
-    uint32_t writer;   // Use of the last live writer
-    uint32_t readers;  // Use of the newest live reader since
-    uint32_t stamp;    // now_ at its last access: its age, by difference
-    uint32_t place;    // in its buffer's list
-    Region region;
-    bool idle() const { return writer == kNil && readers == kNil; }
-  };
-  static_assert(sizeof(Cell) == 64, "one cache line");
-  // Two overlapping cells; side i is in the list of one and names the other. Side i of link n has
-  // the index 2n + i.
-  struct Side {
-    uint32_t cell;
-    uint32_t next;
-    uint32_t previous;
-    bool by_cover;
-    bool contained;  // the cell that it names lies surely inside the one whose list it is in
-  };
-  struct Link {
-    uint32_t next;  // free list only
-    Side sides[2];
-  };
-  struct Entry {
-    uint64_t begin;
-    uint64_t end;
-    uint32_t cell;
-  };
-  struct BufferCells {
-    std::vector<Entry> entries;  // all its cells; the last one moves into a gap
-    uint32_t sweep_at = 0;       // size of entries at which idle ones are looked for
-  };
-  struct TableSlot {
-    uint32_t hash;
-    uint32_t cell;
-  };
-  struct Candidate {
-    uint32_t cell;
-    uint32_t age;
-    bool by_cover;
-  };
+  using Use = detail::Use;
+  using Cell = detail::Cell;
+  using Side = detail::Side;
+  using Link = detail::Link;
+  using Entry = detail::Entry;
+  using BufferCells = detail::BufferCells;
+  using TableSlot = detail::TableSlot;
+  using Candidate = detail::Candidate;
 
   static uint32_t hash_of(uint32_t buffer, const Region& region) {
-    const auto mix = [](uint64_t a, uint64_t b) {
-      const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
-      return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-    };
-    const uint64_t runs = mix(region.rows ^ 0x9e3779b97f4a7c15ull,
-                              (region.pitch << 1 | region.cover) ^ 0xbf58476d1ce4e5b9ull);
-    const uint64_t all = mix(region.begin ^ runs ^ 0x94d049bb133111ebull,
-                             region.row_bytes ^ (uint64_t{buffer} << 32) ^ 0xd6e8feb86659fd93ull);
-    return static_cast<uint32_t>(all >> 32 ^ all);
+    const uint64_t hash = graph::hash_of(region) ^ buffer * 0x9e3779b97f4a7c15ull;
+    return static_cast<uint32_t>(hash >> 32 ^ hash);
   }
   uint32_t find(uint32_t buffer, const Region& region, uint32_t hash) const {
     for (uint32_t i = hash & table_mask_;; i = (i + 1) & table_mask_) {

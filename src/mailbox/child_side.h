@@ -27,12 +27,12 @@ struct TaskView {
   uint32_t flags = 0;
   int32_t block_dim = 0;
   uint32_t deadline_ms = 0;
-  std::span<const std::byte> args;  // in the mapping, valid until the task is completed
+  std::span<const std::byte> args = {};  // in the mapping, valid until the task is completed
 };
 
 struct ControlView {
   uint32_t command = 0;
-  std::span<const std::byte> request;  // in the mapping, valid until the reply
+  std::span<const std::byte> request = {};  // in the mapping, valid until the reply
 };
 
 struct TaskOutcome {
@@ -40,8 +40,8 @@ struct TaskOutcome {
   int32_t code = 0;
   int64_t started_ns = 0;
   int64_t ended_ns = 0;
-  std::span<const std::byte> result;  // at most kResultBytesMax
-  std::span<const std::byte> text;    // at most kTextBytesMax
+  std::span<const std::byte> result = {};  // at most kResultBytesMax
+  std::span<const std::byte> text = {};    // at most kTextBytesMax
 };
 
 template <class Memory>

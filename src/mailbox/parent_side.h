@@ -39,8 +39,8 @@ struct Completion {
   int64_t ended_ns = 0;
   // In the mapping, valid inside the callback. A hostile child may still change them: copy first,
   // then look.
-  std::span<const std::byte> result;
-  std::span<const std::byte> text;
+  std::span<const std::byte> result = {};
+  std::span<const std::byte> text = {};
 };
 
 struct Polled {

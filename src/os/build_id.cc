@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/sha256.h"
 #include "base/text.h"
 
 namespace strata::os {
@@ -45,7 +46,7 @@ std::span<const std::byte> find_in_notes(std::span<const std::byte> notes, size_
   return {};
 }
 
-std::span<const std::byte> build_id_of(const dl_phdr_info& module) {
+std::span<const std::byte> linked_build_id_of(const dl_phdr_info& module) {
   for (int i = 0; i < module.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = module.dlpi_phdr[i];
     if (segment.p_type != PT_NOTE) continue;
@@ -59,6 +60,24 @@ std::span<const std::byte> build_id_of(const dl_phdr_info& module) {
   return {};
 }
 
+// Some linkers write no build id unless asked: the hash of the code stands for it then. Code is
+// position-independent or at its linked place, so the bytes are the same in every process.
+std::vector<std::byte> build_id_of(const dl_phdr_info& module) {
+  const std::span<const std::byte> linked = linked_build_id_of(module);
+  if (!linked.empty()) return {linked.begin(), linked.end()};
+  std::vector<std::byte> digests;
+  for (int i = 0; i < module.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = module.dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || (segment.p_flags & (PF_R | PF_X)) != (PF_R | PF_X)) continue;
+    const auto* bytes = reinterpret_cast<const std::byte*>(module.dlpi_addr + segment.p_vaddr);
+    const base::Sha256 digest = base::sha256({bytes, segment.p_filesz});
+    digests.insert(digests.end(), digest.begin(), digest.end());
+  }
+  if (digests.empty()) return {};
+  const base::Sha256 all = base::sha256(digests);
+  return {all.begin(), all.end()};
+}
+
 struct ByAddress {
   uintptr_t address;
   bool found = false;
@@ -69,8 +88,7 @@ int look_by_address(dl_phdr_info* module, size_t, void* data) {
   auto& search = *static_cast<ByAddress*>(data);
   if (!in_segment(*module, search.address, 1, PF_X)) return 0;
   search.found = true;
-  const std::span<const std::byte> id = build_id_of(*module);
-  search.out.build_id.assign(id.begin(), id.end());
+  search.out.build_id = build_id_of(*module);
   search.out.load_base = module->dlpi_addr;
   search.out.offset = search.address - module->dlpi_addr;
   search.out.module = module->dlpi_name != nullptr ? module->dlpi_name : "";
@@ -86,7 +104,7 @@ struct ByBuildId {
 
 int look_by_build_id(dl_phdr_info* module, size_t, void* data) {
   auto& search = *static_cast<ByBuildId*>(data);
-  const std::span<const std::byte> id = build_id_of(*module);
+  const std::vector<std::byte> id = build_id_of(*module);
   if (id.empty() ||
       !std::equal(id.begin(), id.end(), search.build_id.begin(), search.build_id.end())) {
     return 0;
@@ -109,7 +127,8 @@ Result<CodeAddress> code_address_of(const void* address) {
   }
   if (search.out.build_id.empty()) {
     return Error(Code::kUnsupported, Scope::kCall,
-                 fmt::format("the module '{}' has no build id: link it with -Wl,--build-id",
+                 fmt::format("the module '{}' has no build id and no readable code: link it with "
+                             "-Wl,--build-id",
                              search.out.module));
   }
   return std::move(search.out);

@@ -151,6 +151,7 @@ Result<std::unique_ptr<ForkServer>> ForkServer::start(const ForkServerOptions& o
   STRATA_ASSIGN(auto ends, SeqPacket::pair());
   ForkServerConfig config{.child_main = options.child_main,
                           .inherit_fds = options.inherit_fds,
+                          .children_max = options.children_max,
                           .owner_pidfd = owner.fd(),
                           .ignored = ignored_signals()};
   std::fflush(nullptr);

@@ -50,6 +50,7 @@ using ChildMain = int (*)(ChildStart&);
 struct ForkServerOptions {
   ChildMain child_main = nullptr;
   std::vector<int> inherit_fds;
+  size_t children_max = 1024;  // alive at once, for each server
 };
 
 struct ServerEvent {
@@ -74,7 +75,6 @@ class ForkServer {
   static constexpr size_t kSpecBytesMax = 64 * 1024;
   static constexpr size_t kFdsMax = SeqPacket::kFdsMax;
   static constexpr size_t kInheritFdsMax = 64;
-  static constexpr size_t kChildrenMax = 1024;  // alive at once, for each server
 
   // Forks this process's server. Call while single-threaded: that check is the caller's
   // (fork_hazards). Returns when the server stands.

@@ -216,9 +216,9 @@ void ForkServerLoop::on_spawn(const ForkMessage& message, bool fds_lost, std::ve
     queue({.type = ForkMessageType::kSpawnFailed, .spawn_id = spawn_id}, why);
   };
   if (fds_lost) return fail("the fork server has no room for the descriptors (ulimit -n)");
-  if (own_children() >= ForkServer::kChildrenMax) {
+  if (own_children() >= config_.children_max) {
     return fail(fmt::format("{} children of one fork server are alive, the most there may be",
-                            ForkServer::kChildrenMax));
+                            config_.children_max));
   }
   for (const auto& [pid, child] : children_) {
     if (!child.is_server && child.spawn_id == spawn_id) {

@@ -28,6 +28,7 @@ IgnoredSignals ignored_signals();
 struct ForkServerConfig {
   ChildMain child_main = nullptr;
   std::vector<int> inherit_fds;
+  size_t children_max = ForkServerOptions().children_max;
   int owner_pidfd = -1;  // of the process whose end is this server's end
   IgnoredSignals ignored{};
 };

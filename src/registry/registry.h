@@ -103,6 +103,7 @@ class Registry {
   // many are replayed; with 0 it is ready at once unless a transaction is open.
   Result<size_t> on_worker_added(uint32_t worker);
   std::vector<WorkerReady> take_ready() { return std::exchange(ready_events_, {}); }
+  bool has_ready() const { return !ready_events_.empty(); }
   bool worker_ready(uint32_t worker) const {
     return worker < workers_.size() && workers_[worker].state == WorkerState::kReady;
   }

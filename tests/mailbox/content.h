@@ -13,9 +13,10 @@ namespace strata::mailbox {
 
 enum class Part : uint64_t { kArgs = 1, kResult = 2, kText = 3, kRequest = 4, kReply = 5 };
 
-// Mostly small, sometimes up to the limit.
+// Mostly small, sometimes up to the limit; with a large limit mostly large.
 inline size_t content_bytes(uint64_t task, Part part, size_t bytes_max) {
   base::Prng prng(task * 8 + static_cast<uint64_t>(part));
+  if (bytes_max >= 40'000 && prng.chance(3, 4)) return prng.between(0, bytes_max);
   switch (prng.below(8)) {
     case 0:
       return 0;

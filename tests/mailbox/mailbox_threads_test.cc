@@ -7,7 +7,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
-#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -17,6 +16,7 @@
 #include "mailbox/hub.h"
 #include "mailbox/parent_side.h"
 #include "mailbox/plain_memory.h"
+#include "mapping.h"
 
 namespace strata::mailbox {
 namespace {
@@ -48,18 +48,6 @@ class Event {
   std::mutex mutex_;
   std::condition_variable condition_;
   bool set_ = false;
-};
-
-template <size_t Bytes>
-struct Mapping {
-  struct Free {
-    void operator()(void* at) const { std::free(at); }
-  };
-  Mapping() : bytes(static_cast<std::byte*>(std::aligned_alloc(4096, Bytes))) {
-    std::memset(bytes.get(), 0, Bytes);
-  }
-  std::span<std::byte> span() { return {bytes.get(), Bytes}; }
-  std::unique_ptr<std::byte, Free> bytes;
 };
 
 constexpr uint32_t kStopCallable = 99;
@@ -209,8 +197,8 @@ class TwoThreads {
   const uint64_t tasks_;
   Mapping<kRegionBytes> region_memory_;
   Mapping<kHubBytes> hub_memory_;
-  Hub<PlainMemory> hub_{{}, hub_memory_.bytes.get()};
-  ParentSide<PlainMemory> parent_{{}, region_memory_.bytes.get()};
+  Hub<PlainMemory> hub_{{}, hub_memory_.data()};
+  ParentSide<PlainMemory> parent_{{}, region_memory_.data()};
   Event child_event_;
   Event parent_event_;
   uint64_t next_task_ = 1;

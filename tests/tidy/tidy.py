@@ -35,10 +35,10 @@ HANDLE_HEADERS = frozenset('worker orchestrator run buffer strata'.split())
 CORE_HEADERS = frozenset(
     'algorithm any array atomic bit bitset cassert cerrno cfloat charconv cinttypes climits cmath '
     'compare concepts coroutine cstddef cstdint cstdio cstdlib cstring deque exception expected '
-    'forward_list functional initializer_list ios iosfwd iterator limits list map memory '
-    'memory_resource new numbers numeric optional queue ranges ratio set source_location span '
-    'sstream stack stdexcept string string_view system_error tuple type_traits typeindex typeinfo '
-    'unordered_map unordered_set utility variant vector version fmt/core.h fmt/format.h '
+    'forward_list functional initializer_list ios iosfwd istream iterator limits list map memory '
+    'memory_resource new numbers numeric optional ostream queue ranges ratio set source_location '
+    'span sstream stack stdexcept string string_view system_error tuple type_traits typeindex '
+    'typeinfo unordered_map unordered_set utility variant vector version fmt/core.h fmt/format.h '
     'fmt/ranges.h'.split())
 CORE_WORDS = re.compile(
     r'\bstd::(?:this_thread|j?thread|(?:\w+_)?mutex|condition_variable\w*|chrono|future|promise'

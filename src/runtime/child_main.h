@@ -1,0 +1,25 @@
+// child_main: main of a local child that the fork server has forked.
+#pragma once
+
+#include "os/fork_server.h"
+
+namespace strata::runtime {
+
+// What a child is told at its start, beside its descriptors in this order: mailbox, hub, heap, and
+// the eventfd that wakes the parent.
+struct ChildSpec {
+  static constexpr size_t kFds = 4;
+  std::string path;  // of the worker, "L3/1"
+  uint64_t heap_bytes = 0;
+  int64_t free_spin_ns = 0;
+  int64_t permit_spin_ns = 0;
+};
+std::vector<std::byte> encode(const ChildSpec& spec);
+Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes);
+
+// Exit statuses beside those of mailbox::ChildLoop.
+inline constexpr int kExitBadStart = 4;  // the text is on stderr
+
+int child_main(os::ChildStart& start);
+
+}  // namespace strata::runtime

@@ -1,0 +1,163 @@
+// The public classes, each call one line over WorkerCore.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/result.h"
+#include "runtime/tensors.h"
+#include "runtime/worker_core.h"
+
+namespace strata {
+
+// ---------------------------------------------------------------- Buffer
+
+struct Buffer::Impl {
+  // A Buffer may outlive its Worker object: the memory goes with the last of them.
+  std::shared_ptr<WorkerCore> core;
+  engine::Core::NewBuffer made;
+};
+
+Buffer::Buffer() = default;
+Buffer::Buffer(Buffer&&) noexcept = default;
+Buffer::Buffer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this == &other) return *this;
+  if (impl_) impl_->core->release_buffer(impl_->made.index);
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+Buffer::~Buffer() {
+  if (impl_) impl_->core->release_buffer(impl_->made.index);
+}
+std::byte* Buffer::data() const {
+  return impl_ ? impl_->core->heap() + impl_->made.heap_offset : nullptr;
+}
+size_t Buffer::size() const { return impl_ ? impl_->made.bytes : 0; }
+Uid Buffer::uid() const { return impl_ ? impl_->made.uid : Uid{}; }
+
+Tensor Buffer::tensor(DType dtype, std::span<const uint64_t> shape, uint64_t offset) const {
+  Tensor tensor = runtime::contiguous_or_bad(dtype, shape);
+  tensor.offset = offset;
+  if (impl_) {
+    tensor.uid = impl_->made.uid;
+    tensor.buffer_index = impl_->made.index;
+  }
+  return tensor;
+}
+
+// ---------------------------------------------------------------- RunHandle
+
+struct RunHandle::Impl {
+  std::shared_ptr<WorkerCore> core;         // outlives the Worker object with its handles
+  std::shared_ptr<engine::RunRecord> run;   // shared with the engine until the run is done
+
+  ~Impl() {
+    const bool unseen = core->look([&](const engine::Core&) {
+      return run->done && !run->error_seen && run->outcome().has_value();
+    });
+    if (unseen) {
+      fmt::print(stderr, "strata: run {} failed and nobody looked: {}\n", run->id,
+                 run->outcome()->to_string());
+    }
+  }
+};
+
+namespace {
+Error empty_handle() {
+  return Error(Code::kInvalidArgument, Scope::kCall, "an empty RunHandle");
+}
+}  // namespace
+
+Result<void> RunHandle::wait() {
+  if (!impl_) return empty_handle();
+  return impl_->core->wait_run(*impl_->run, std::nullopt);
+}
+Result<void> RunHandle::wait_for(uint32_t timeout_ms) {
+  if (!impl_) return empty_handle();
+  return impl_->core->wait_run(*impl_->run, timeout_ms);
+}
+bool RunHandle::done() const {
+  return impl_ && impl_->core->look([&](const engine::Core&) { return impl_->run->done; });
+}
+RunProgress RunHandle::progress() const {
+  if (!impl_) return {};
+  return impl_->core->look([&](const engine::Core&) { return impl_->run->progress; });
+}
+RunStats RunHandle::stats() const {
+  if (!impl_) return {};
+  return impl_->core->look([&](const engine::Core&) {
+    const engine::RunRecord& run = *impl_->run;
+    return RunStats{run.progress, run.dependencies, run.cover_dependencies,
+                    run.failures > 0 ? run.failures - 1 : 0};
+  });
+}
+void RunHandle::cancel() {
+  if (impl_) impl_->core->cancel_run(*impl_->run);
+}
+Result<std::vector<std::byte>> RunHandle::result(TaskRef task) const {
+  if (!impl_) return empty_handle();
+  return impl_->core->result(*impl_->run, task);
+}
+
+// ---------------------------------------------------------------- Orchestrator
+
+Result<TaskRef> Orchestrator::submit_sub(const CallableHandle& callable, const TaskArgs& args,
+                                         const CallConfig& config) {
+  return core_.submit_sub(callable, args, config);
+}
+Orchestrator::Scope::~Scope() {
+  if (core_ != nullptr) core_->end_scope();
+}
+Result<Orchestrator::Scope> Orchestrator::scope() {
+  STRATA_TRY(core_.begin_scope());
+  return Scope(&core_);
+}
+Result<Tensor> Orchestrator::temporary(DType dtype, std::span<const uint64_t> shape) {
+  return core_.temporary(dtype, shape);
+}
+Result<void> Orchestrator::wait(TaskRef task) { return core_.wait_task(task); }
+
+// ---------------------------------------------------------------- Worker
+
+Worker::Worker(std::shared_ptr<WorkerCore> core) : core_(std::move(core)) {}
+
+Result<std::unique_ptr<Worker>> Worker::create(WorkerSpec spec) {
+  STRATA_ASSIGN(std::shared_ptr<WorkerCore> core, WorkerCore::create(std::move(spec)));
+  return std::unique_ptr<Worker>(new Worker(std::move(core)));
+}
+
+Worker::~Worker() {
+  if (const Result<void> closed = close(); !closed) {
+    fmt::print(stderr, "strata: {}\n", closed.error().to_string());
+  }
+}
+
+Result<Buffer> Worker::create_buffer(size_t nbytes) {
+  STRATA_ASSIGN(const engine::Core::NewBuffer made, core_->create_buffer(nbytes));
+  return Buffer(std::make_unique<Buffer::Impl>(Buffer::Impl{core_, made}));
+}
+Result<CallableHandle> Worker::register_callable(const Callable& callable) {
+  return core_->register_callable(callable);
+}
+Result<void> Worker::unregister_callable(const CallableHandle& handle) {
+  return core_->unregister_callable(handle);
+}
+Result<void> Worker::init() { return core_->init(); }
+Result<void> Worker::clear_error(const Buffer& buffer) {
+  const Tensor probe = buffer.tensor(DType::kU8, {}, 0);
+  return core_->clear_error(probe);
+}
+Result<void> Worker::close() { return core_->close(); }
+std::vector<Worker::Child> Worker::sub_children() const { return core_->children(); }
+
+Result<RunHandle> Worker::submit_erased(Erased build) {
+  STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, core_->submit(build.build, build.call));
+  return RunHandle(std::make_shared<RunHandle::Impl>(RunHandle::Impl{core_, std::move(run)}));
+}
+Result<void> Worker::run_erased(Erased build) {
+  STRATA_ASSIGN(const std::shared_ptr<engine::RunRecord> run,
+                core_->submit(build.build, build.call));
+  return core_->wait_run(*run, std::nullopt);
+}
+
+}  // namespace strata

@@ -1,0 +1,225 @@
+#include "runtime/thread_world.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/check.h"
+#include "os/clock.h"
+#include "os/process.h"
+#include "runtime/pause.h"
+
+namespace strata::runtime {
+namespace {
+
+enum Tag : uint64_t { kSignal = 1, kServer = 2, kWatch = 3, kKick = 4, kEvents = 5 };
+
+constexpr base::Duration kWatchAfter = base::Duration::from_us(100);
+
+std::optional<base::Duration> until(base::Instant deadline) {
+  if (deadline == base::Instant::never()) return std::nullopt;
+  return std::max(deadline - os::monotonic_now(), base::Duration{0});
+}
+
+// A descriptor that this process made and epoll refuses is a broken invariant of ours.
+void must(const Result<void>& result) {
+  if (result) return;
+  fmt::print(stderr, "strata: {}\n", result.error().to_string());
+  STRATA_CHECK(result.ok());
+}
+
+}  // namespace
+
+struct ThreadWorld::Spin {
+  ThreadWorld& world;
+  const std::vector<const engine::WorkerEndpoint*>& awaited;
+  bool ready() const {
+    for (const engine::WorkerEndpoint* endpoint : awaited) {
+      if (endpoint->has_news()) return true;
+    }
+    return false;
+  }
+  void pause() const { cpu_pause(); }
+  int64_t now_ns() const { return os::monotonic_now().ns; }
+  bool acquire_permit() { return world.hub_.acquire_permit(); }
+  void release_permit() { world.hub_.release_permit(); }
+};
+
+Result<std::unique_ptr<ThreadWorld>> ThreadWorld::create(os::SharedRegion& hub,
+                                                         os::SharedRegion& heap,
+                                                         std::string path) {
+  STRATA_ASSIGN(os::Epoll events, os::Epoll::create());
+  STRATA_ASSIGN(os::Epoll engine, os::Epoll::create());
+  STRATA_ASSIGN(os::EventFd signal, os::EventFd::create());
+  STRATA_ASSIGN(os::EventFd kick, os::EventFd::create());
+  STRATA_ASSIGN(os::TimerFd watch, os::TimerFd::create());
+  STRATA_TRY(events.add(signal.fd(), kSignal));
+  STRATA_TRY(engine.add(watch.fd(), kWatch));
+  STRATA_TRY(engine.add(kick.fd(), kKick));
+  STRATA_TRY(engine.add(events.fd(), kEvents, 0));
+  return std::unique_ptr<ThreadWorld>(
+      new ThreadWorld(hub, heap, std::move(path), std::move(events), std::move(engine),
+                      std::move(signal), std::move(kick), std::move(watch)));
+}
+
+ThreadWorld::ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::string path,
+                         os::Epoll events, os::Epoll engine, os::EventFd signal, os::EventFd kick,
+                         os::TimerFd watch)
+    : heap_(heap),
+      path_(std::move(path)),
+      hub_({}, hub.data()),
+      events_(std::move(events)),
+      engine_(std::move(engine)),
+      signal_(std::move(signal)),
+      kick_(std::move(kick)),
+      watch_(std::move(watch)) {
+  const int cores = os::cores_in_affinity_mask();
+  // On one core a spinner only keeps the other from what it waits for.
+  if (cores == 1) spin_ = {0, 0};
+  hub_.format(cores - 1);
+  user_waiter_ = mailbox::Waiter(spin_);
+  engine_waiter_ = mailbox::Waiter(spin_);
+}
+
+Result<void> ThreadWorld::watch_server(os::ForkServer& server, uint32_t children) {
+  STRATA_TRY(events_.add(server.event_fd(), kServer));
+  server_ = &server;
+  children_.resize(children);
+  alive_ = children;
+  return {};
+}
+
+void ThreadWorld::forget_server() {
+  if (server_ != nullptr && server_->alive()) must(events_.remove(server_->event_fd()));
+  server_ = nullptr;
+}
+
+// ---------------------------------------------------------------- waiting
+
+base::Instant ThreadWorld::now() { return os::monotonic_now(); }
+
+const void* ThreadWorld::self() const {
+  static thread_local char here;
+  return &here;
+}
+
+bool ThreadWorld::spin(const std::vector<const engine::WorkerEndpoint*>& awaited) {
+  mailbox::Waiter& waiter = self() == engine_self_ ? engine_waiter_ : user_waiter_;
+  Spin policy{*this, awaited};
+  return waiter.spin(policy) == mailbox::Waiter::Verdict::kReady;
+}
+
+void ThreadWorld::lead_sleep(base::Instant deadline) {
+  os::EpollEvent events[4];
+  const Result<size_t> got = events_.wait(events, until(deadline));
+  STRATA_CHECK(got.ok());
+  user_waiter_.slept(os::monotonic_now().ns);
+}
+
+void ThreadWorld::engine_sleep(bool leads, base::Instant deadline) {
+  engine_self_ = self();
+  if (leads != engine_sees_events_) {
+    must(engine_.modify(events_.fd(), kEvents, leads ? uint32_t{EPOLLIN} : 0));
+    engine_sees_events_ = leads;
+  }
+  os::EpollEvent events[4];
+  const Result<size_t> got = engine_.wait(events, until(deadline));
+  STRATA_CHECK(got.ok());
+  for (size_t i = 0; i < *got; ++i) {
+    if (events[i].tag == kWatch) watch_.drain();
+    if (events[i].tag == kKick) kick_.drain();
+  }
+  if (leads) engine_waiter_.slept(os::monotonic_now().ns);
+}
+
+void ThreadWorld::arm_watch() { must(watch_.arm(os::monotonic_now() + kWatchAfter)); }
+
+void ThreadWorld::park(Mutex& token, base::Instant deadline) {
+  std::unique_lock lock(token, std::adopt_lock);
+  if (const auto timeout = until(deadline)) {
+    parked_.wait_for(lock, std::chrono::nanoseconds(timeout->ns));
+  } else {
+    parked_.wait(lock);
+  }
+  lock.release();
+}
+
+// ---------------------------------------------------------------- what the kernel tells
+
+void ThreadWorld::collect(engine::Core& core, bool slept) {
+  if (slept) signal_.drain();
+  while (server_ != nullptr) {
+    Result<std::optional<os::ServerEvent>> event = server_->next_event();
+    if (!event) {
+      os::ServerEvent gone;
+      gone.text = event.error().message();
+      on_event(core, std::move(gone));
+      return;
+    }
+    if (!*event) return;
+    on_event(core, std::move(**event));
+  }
+}
+
+void ThreadWorld::on_event(engine::Core& core, os::ServerEvent event) {
+  if (event.kind == os::ServerEvent::kServerGone) {
+    server_ = nullptr;
+    for (uint32_t worker = 0; worker < children_.size(); ++worker) {
+      lose(core, worker,
+           fmt::format("the fork server was lost, and all local children with it: {}", event.text));
+    }
+    return;
+  }
+  if (event.spawn_id >= children_.size()) return;
+  const auto worker = static_cast<uint32_t>(event.spawn_id);
+  Child& child = children_[worker];
+  switch (event.kind) {
+    case os::ServerEvent::kStarted:
+      child.pid = event.pid;
+      child.pidfd = os::PidFd::adopt(std::move(event.pidfd));
+      core.name_worker(worker, fmt::format("pid {}", child.pid));
+      core.start_worker(worker, now());
+      break;
+    case os::ServerEvent::kSpawnFailed:
+    case os::ServerEvent::kExited:
+      lose(core, worker, event.text);
+      break;
+    case os::ServerEvent::kStopped:
+      fmt::print(stderr, "strata: {} is stopped ({})\n", core.worker_name(worker), event.text);
+      break;
+    case os::ServerEvent::kContinued:
+      fmt::print(stderr, "strata: {} goes on\n", core.worker_name(worker));
+      break;
+    case os::ServerEvent::kServerGone:
+      break;
+  }
+}
+
+void ThreadWorld::lose(engine::Core& core, uint32_t worker, const std::string& reason) {
+  Child& child = children_[worker];
+  if (child.gone) return;
+  child.gone = true;
+  --alive_;
+  if (core.holds_permit(worker)) hub_.release_permit();
+  core.lose_worker(worker, reason);
+}
+
+void ThreadWorld::carry_out(const std::vector<engine::Core::Kill>& kills,
+                            const std::vector<engine::Core::Punch>& punches) {
+  for (const engine::Core::Kill& kill : kills) {
+    fmt::print(stderr, "strata: {}/{} is ended: {}\n", path_, kill.worker, kill.reason);
+    const Child& child = children_[kill.worker];
+    if (child.pidfd.valid()) static_cast<void>(child.pidfd.signal(SIGKILL));
+  }
+  for (const engine::Core::Punch& punch : punches) {
+    must(heap_.punch_hole(punch.heap_offset, punch.bytes));
+  }
+}
+
+void ThreadWorld::stalled(const char* what, base::Duration since) {
+  fmt::print(stderr, "strata: {} has waited {:.0f} s for {}\n", path_, since.seconds(), what);
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,98 @@
+// ThreadWorld: the world of engine::Front made of threads: where they spin, sleep and wake up, and
+// what the kernel tells. See engine/front.h for what each function promises.
+//
+// Children and threads wake the leader through one eventfd; it stands in an epoll beside the fork
+// server's socket. The engine thread sleeps in an epoll of its own: a timer (the watch), a kick, and
+// the leader's epoll while it leads.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "engine/core.h"
+#include "mailbox/hub.h"
+#include "mailbox/plain_memory.h"
+#include "mailbox/waiter.h"
+#include "os/epoll.h"
+#include "os/event_fd.h"
+#include "os/fork_server.h"
+#include "os/pid_fd.h"
+#include "os/shared_region.h"
+#include "os/timer_fd.h"
+
+namespace strata::runtime {
+
+class ThreadWorld {
+ public:
+  using Mutex = std::mutex;
+  using Hub = mailbox::Hub<mailbox::PlainMemory>;
+
+  struct Child {
+    int pid = 0;
+    os::PidFd pidfd;
+    bool gone = false;
+  };
+
+  // Both outlive this.
+  static Result<std::unique_ptr<ThreadWorld>> create(os::SharedRegion& hub, os::SharedRegion& heap,
+                                                     std::string path);
+
+  // Before the engine thread runs. Worker numbers are spawn ids.
+  Result<void> watch_server(os::ForkServer& server, uint32_t children);
+  void forget_server();
+  int signal_fd() const { return signal_.fd(); }
+  mailbox::WaiterOptions waiter_options() const { return spin_; }
+  // Under the token.
+  const Child& child(uint32_t worker) const { return children_[worker]; }
+  uint32_t children_alive() const { return alive_; }
+
+  // --- the policy of engine::Front
+  base::Instant now();
+  const void* self() const;
+  bool spin(const std::vector<const engine::WorkerEndpoint*>& awaited);
+  template <class HasNews>
+  bool prepare_sleep(HasNews&& has_news) {
+    return hub_.prepare_sleep(std::forward<HasNews>(has_news));
+  }
+  void finish_sleep() { hub_.finish_sleep(); }
+  void lead_sleep(base::Instant until);
+  void collect(engine::Core& core, bool slept);
+  void kick_lead() { signal_.signal(); }
+  void park(Mutex& token, base::Instant until);
+  void unpark_all() { parked_.notify_all(); }
+  void arm_watch();
+  void engine_sleep(bool leads, base::Instant until);
+  void kick_engine() { kick_.signal(); }
+  void carry_out(const std::vector<engine::Core::Kill>& kills,
+                 const std::vector<engine::Core::Punch>& punches);
+  void stalled(const char* what, base::Duration since);
+
+ private:
+  ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::string path, os::Epoll events,
+              os::Epoll engine, os::EventFd signal, os::EventFd kick, os::TimerFd watch);
+  void on_event(engine::Core& core, os::ServerEvent event);
+  void lose(engine::Core& core, uint32_t worker, const std::string& reason);
+  // Policy of the waiters of this process.
+  struct Spin;
+
+  os::SharedRegion& heap_;
+  std::string path_;
+  Hub hub_;
+  mailbox::WaiterOptions spin_;
+  os::Epoll events_;
+  os::Epoll engine_;
+  os::EventFd signal_;
+  os::EventFd kick_;
+  os::TimerFd watch_;
+  os::ForkServer* server_ = nullptr;
+  std::vector<Child> children_;
+  uint32_t alive_ = 0;
+  bool engine_sees_events_ = false;   // of the engine thread alone
+  std::condition_variable parked_;
+  mailbox::Waiter user_waiter_;       // of the user thread that leads
+  mailbox::Waiter engine_waiter_;     // of the engine thread
+  const void* engine_self_ = nullptr;
+};
+
+}  // namespace strata::runtime

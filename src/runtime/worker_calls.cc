@@ -1,0 +1,191 @@
+// The half of WorkerCore that a running Worker's users call: buffers, callables, runs.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/result.h"
+#include "model/descriptor.h"
+#include "os/build_id.h"
+#include "os/clock.h"
+#include "runtime/tensors.h"
+#include "runtime/worker_core.h"
+
+namespace strata {
+namespace {
+
+Error refuse(Code code, std::string text) { return Error(code, Scope::kCall, std::move(text)); }
+
+}  // namespace
+
+Result<void> WorkerCore::must_run(const char* what) {
+  const Life life = life_.load(std::memory_order_acquire);
+  if (life == Life::kRunning || (life == Life::kClosing && front_->is_building())) return {};
+  return refuse(Code::kWrongState,
+                fmt::format("{} of a Worker that {}", what,
+                            life == Life::kCreated || life == Life::kStarting
+                                ? "is not initialised: call init() first"
+                                : "is closed"));
+}
+
+// ---------------------------------------------------------------- buffers
+
+Result<engine::Core::NewBuffer> WorkerCore::create_buffer(size_t nbytes) {
+  if (life_ == Life::kClosed) return refuse(Code::kWrongState, "create_buffer of a closed Worker");
+  Result<engine::Core::NewBuffer> made =
+      front_->call([&](engine::Core& core) { return core.create_buffer(nbytes); });
+  if (made && made->dirty) std::memset(heap_.data() + made->heap_offset, 0, made->bytes);
+  return made;
+}
+
+void WorkerCore::release_buffer(uint32_t index) {
+  front_->call([&](engine::Core& core) { core.release_buffer(index); });
+}
+
+Result<void> WorkerCore::clear_error(const Tensor& any_of_buffer) {
+  return front_->call([&](engine::Core& core) -> Result<void> {
+    STRATA_TRY(core.buffers().resolve(any_of_buffer));
+    core.clear_error(any_of_buffer.buffer_index);
+    return {};
+  });
+}
+
+// ---------------------------------------------------------------- callables
+
+Result<registry::PreparePayload> WorkerCore::payload_of(const Callable& callable) const {
+  registry::PreparePayload payload;
+  if (const auto* import = std::get_if<NativeImport>(&callable)) {
+    payload.name = import->symbol;
+    payload.descriptor = model::NativeImportDescriptor{import->library, import->symbol};
+    STRATA_TRY(model::validate(payload.descriptor));
+    for (const std::string& folder : spec_.library_path) {
+      payload.library_paths.push_back(folder + "/" + import->library);
+    }
+    return payload;
+  }
+  const auto& local = std::get<LocalFunction>(callable);
+  if (local.entry == nullptr) {
+    return refuse(Code::kInvalidArgument, "a LocalFunction without an entry");
+  }
+  STRATA_ASSIGN(os::CodeAddress address,
+                os::code_address_of(reinterpret_cast<const void*>(local.entry)));
+  payload.name = local.name.empty() ? "local function" : local.name;
+  payload.descriptor = model::LocalFunctionDescriptor{std::move(address.build_id), address.offset};
+  STRATA_TRY(model::validate(payload.descriptor));
+  return payload;
+}
+
+Result<CallableHandle> WorkerCore::register_callable(const Callable& callable) {
+  if (life_ == Life::kClosed || life_ == Life::kClosing) {
+    return refuse(Code::kWrongState, "register_callable of a closed Worker");
+  }
+  STRATA_ASSIGN(const registry::PreparePayload payload, payload_of(callable));
+  STRATA_ASSIGN(const registry::EntryRef entry, front_->register_callable(payload));
+  return CallableHandle{
+      model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
+      model::kind_of(payload.descriptor), payload.name, entry.index, entry.generation};
+}
+
+Result<void> WorkerCore::unregister_callable(const CallableHandle& handle) {
+  const registry::EntryRef entry{handle.index, handle.generation};
+  return front_->call(
+      [&](engine::Core& core) { return core.unregister(entry, os::monotonic_now()); });
+}
+
+// ---------------------------------------------------------------- runs
+
+Result<std::shared_ptr<engine::RunRecord>> WorkerCore::submit(void* build, Build call) {
+  if (!front_->is_building()) STRATA_TRY(must_run("submit"));
+  STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, front_->open_run());
+  building_ = run;
+  Orchestrator orch(*this);
+  std::optional<Error> error;
+  try {
+    Result<void> built = call(build, orch);
+    if (!built) error = std::move(built).error();
+  } catch (const std::exception& e) {
+    error = refuse(Code::kUserCode, fmt::format("the orchestration function threw: {}", e.what()));
+  } catch (...) {
+    error = refuse(Code::kUserCode, "the orchestration function threw no std::exception");
+  }
+  building_.reset();
+  front_->seal_run(*run, std::move(error));
+  return run;
+}
+
+Result<TaskRef> WorkerCore::submit_sub(const CallableHandle& callable, const TaskArgs& args,
+                                       const CallConfig& config) {
+  if (!front_->is_building()) [[unlikely]] {
+    return refuse(Code::kWrongState,
+                  "an Orchestrator is used outside its orchestration function or thread");
+  }
+  return front_->submit(*building_, {callable.index, callable.generation}, args, config);
+}
+
+Result<void> WorkerCore::begin_scope() {
+  return front_->call([](engine::Core& core) { return core.begin_scope(); });
+}
+
+void WorkerCore::end_scope() {
+  front_->call([](engine::Core& core) { core.end_scope(); });
+}
+
+Result<Tensor> WorkerCore::temporary(DType dtype, std::span<const uint64_t> shape) {
+  if (!front_->is_building()) {
+    return refuse(Code::kWrongState,
+                  "an Orchestrator is used outside its orchestration function or thread");
+  }
+  STRATA_ASSIGN(Tensor tensor, runtime::contiguous(dtype, shape));
+  const uint64_t bytes = tensor.elements() * size_of(dtype);
+  STRATA_ASSIGN(const engine::Core::NewBuffer made, front_->call([&](engine::Core& core) {
+    return core.create_temporary(bytes);
+  }));
+  tensor.uid = made.uid;
+  tensor.buffer_index = made.index;
+  return tensor;
+}
+
+Result<void> WorkerCore::wait_task(TaskRef task) {
+  if (!front_->is_building()) {
+    return refuse(Code::kWrongState,
+                  "an Orchestrator is used outside its orchestration function or thread");
+  }
+  return front_->wait_task(*building_, task);
+}
+
+Result<void> WorkerCore::wait_run(engine::RunRecord& run, std::optional<uint32_t> timeout_ms) {
+  const base::Instant deadline =
+      timeout_ms ? os::monotonic_now() + base::Duration::from_ms(*timeout_ms)
+                 : base::Instant::never();
+  return front_->wait_run(run, deadline);
+}
+
+void WorkerCore::cancel_run(engine::RunRecord& run) {
+  front_->call([&](engine::Core& core) { core.cancel_run(run); });
+}
+
+Result<std::vector<std::byte>> WorkerCore::result(const engine::RunRecord& run, TaskRef task) {
+  return front_->look([&](const engine::Core&) -> Result<std::vector<std::byte>> {
+    if (task.run != run.id || task.task >= run.tasks.size()) {
+      return refuse(Code::kNotFound, fmt::format("run {} has no task {}", run.id, task.task));
+    }
+    const auto index = static_cast<uint32_t>(task.task);
+    switch (run.tasks[index]) {
+      case engine::TaskState::kLive:
+        return refuse(Code::kWrongState, fmt::format("task {} is not done: wait for its run first",
+                                                     index));
+      case engine::TaskState::kOk: {
+        const auto found = run.results.find(index);
+        if (found == run.results.end()) return std::vector<std::byte>{};
+        return found->second;
+      }
+      default: {
+        const auto kept = run.errors.find(index);
+        if (kept != run.errors.end()) return kept->second;
+        return Error(Code::kTaskFailed, Scope::kTask,
+                     fmt::format("task {} did not succeed; its text was not kept", index));
+      }
+    }
+  });
+}
+
+}  // namespace strata

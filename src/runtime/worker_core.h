@@ -1,0 +1,82 @@
+// WorkerCore: everything of one Worker behind the public classes: memory, children, engine, thread.
+//
+// The public classes are thin over it. Any thread; see engine/front.h.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/front.h"
+#include "os/shared_region.h"
+#include "runtime/executor.h"
+#include "runtime/thread_world.h"
+#include "strata/worker.h"
+
+namespace strata {
+
+class WorkerCore {
+ public:
+  static Result<std::shared_ptr<WorkerCore>> create(WorkerSpec spec);
+  ~WorkerCore();
+  WorkerCore(const WorkerCore&) = delete;
+  WorkerCore& operator=(const WorkerCore&) = delete;
+
+  Result<void> init();
+  Result<void> close();
+
+  Result<engine::Core::NewBuffer> create_buffer(size_t nbytes);
+  void release_buffer(uint32_t index);
+  Result<void> clear_error(const Tensor& any_of_buffer);
+  std::byte* heap() const { return heap_.data(); }
+
+  Result<CallableHandle> register_callable(const Callable& callable);
+  Result<void> unregister_callable(const CallableHandle& handle);
+
+  using Build = Result<void> (*)(void* build, Orchestrator& orch);
+  Result<std::shared_ptr<engine::RunRecord>> submit(void* build, Build call);
+  Result<TaskRef> submit_sub(const CallableHandle& callable, const TaskArgs& args,
+                             const CallConfig& config);
+  Result<void> begin_scope();
+  void end_scope();
+  Result<Tensor> temporary(DType dtype, std::span<const uint64_t> shape);
+  Result<void> wait_task(TaskRef task);
+
+  Result<void> wait_run(engine::RunRecord& run, std::optional<uint32_t> timeout_ms);
+  void cancel_run(engine::RunRecord& run);
+  Result<std::vector<std::byte>> result(const engine::RunRecord& run, TaskRef task);
+  template <class Fn>
+  auto look(Fn&& fn) {
+    return front_->look(std::forward<Fn>(fn));
+  }
+  std::vector<Worker::Child> children();
+
+ private:
+  enum class Life : uint8_t { kCreated, kStarting, kRunning, kClosing, kClosed };
+
+  WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion hub);
+  Result<void> start_inline();
+  Result<void> start_children();
+  Result<void> wait_ready();
+  Result<void> end_children();
+  Result<registry::PreparePayload> payload_of(const Callable& callable) const;
+  Result<void> must_run(const char* what);
+  void finish_close();
+
+  WorkerSpec spec_;
+  std::string path_;
+  os::SharedRegion heap_;
+  os::SharedRegion hub_;
+  std::vector<os::SharedRegion> mailboxes_;  // outlive the endpoints in core_
+  std::unique_ptr<runtime::Executor> inline_executor_;
+  std::unique_ptr<engine::Core> core_;
+  std::unique_ptr<os::ForkServer> server_;
+  std::unique_ptr<runtime::ThreadWorld> world_;
+  std::unique_ptr<engine::Front<runtime::ThreadWorld>> front_;
+  std::thread engine_;
+  std::atomic<Life> life_{Life::kCreated};
+  std::shared_ptr<engine::RunRecord> building_;  // of the thread that builds
+};
+
+}  // namespace strata
