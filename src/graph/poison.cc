@@ -114,11 +114,10 @@ bool PoisonMap::rebuild(std::span<const Range> old, const Region& region,
   for (const Range& range : old) {
     for (uint64_t at = range.begin; at < range.end;) {
       const uint64_t row = std::min(row_ending_after(region, at), region.rows);
-      if (!emit_rows(row)) return false;
+      if (!emit_rows(row)) return false;  // all that end before `at`
       const uint64_t begin = row < region.rows ? row_begin(region, row) : range.end;
       if (at < begin && !emit(at, std::min(begin, range.end), range.cause)) return false;
       if (begin >= range.end) break;
-      if (!emit_rows(row + 1)) return false;
       at = begin + region.row_bytes;
     }
   }

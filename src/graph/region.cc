@@ -93,10 +93,9 @@ Result<Region> general_region_of(const Tensor& tensor, uint64_t buffer_bytes) {
     if (extent == 1 || stride == 0) continue;
     const uint64_t magnitude =
         stride < 0 ? ~static_cast<uint64_t>(stride) + 1 : static_cast<uint64_t>(stride);
-    const Wide reach = Wide{extent - 1} * magnitude;
-    if (reach > buffer_bytes) return leaves(tensor, buffer_bytes, stride < 0 ? "below" : "above");
-    (stride < 0 ? below : above) += reach * element_bytes;
-    // No overflow: magnitude <= reach, and reach in bytes is checked to lie in the buffer below.
+    // No overflow: the extents' product in bytes has 64 bits, a stride has 63.
+    (stride < 0 ? below : above) += Wide{extent - 1} * magnitude * element_bytes;
+    // One that wraps is of a view that is refused before it is looked at.
     const Dimension dimension{extent, magnitude * element_bytes};
     int at = count++;
     for (; at > 0 && dimensions[at - 1].stride > dimension.stride; --at) {
@@ -162,11 +161,10 @@ Overlap overlap_kind(const Region& a, const Region& b) {
   if (distance < low.row_bytes) return Overlap::kExact;
   // From here `low` has more rows. One row of `high` has every pitch.
   if (high.rows > 1 && high.pitch != low.pitch) return Overlap::kCover;
-  // The first row of `low` that ends after high's begin; a later one meets high's rows only where
-  // this one does, k rows up in both.
+  // Row k of `low` is the first that ends after high's begin; it is there, since `low` ends after
+  // it. A later one meets high's rows only where this one does, as many rows up in both.
   const uint64_t k = (distance - low.row_bytes) / low.pitch + 1;
-  return k <= low.rows - 1 && k * low.pitch < distance + high.row_bytes ? Overlap::kExact
-                                                                        : Overlap::kNone;
+  return k * low.pitch < distance + high.row_bytes ? Overlap::kExact : Overlap::kNone;
 }
 
 bool contains(const Region& outer, const Region& inner) {

@@ -71,6 +71,10 @@ class TensorMap {
   // The buffer is gone; its index may be used for another. No access of it is live.
   void drop_buffer(uint32_t buffer);
 
+  // Whether an access of exactly `region` finds its cell.
+  bool has_cell(uint32_t buffer, const Region& region) const {
+    return find(buffer, region, hash_of(buffer, region)) != kNil;
+  }
   uint32_t cells() const { return cells_.in_use(); }         // live and idle
   uint32_t live_cells() const;                               // O(cells)
   uint32_t live_accesses() const { return uses_.in_use(); }  // of tasks that were not removed

@@ -90,7 +90,7 @@ TEST(Region, UnknownTypesAndRanksAreRefused) {
 TEST(Region, RandomViewsNameTheBytesThatTheyEnumerate) {
   base::Prng prng(1);
   int covers = 0, rectangles = 0, refused = 0;
-  for (int i = 0; i < 200'000; ++i) {
+  for (int i = 0; i < 60'000; ++i) {
     const Tensor tensor = random_view(prng);
     const Result<Region> region = region_of(tensor, kBufferBytes);
     ASSERT_EQ(region.ok(), fits(tensor)) << i;
@@ -114,9 +114,9 @@ TEST(Region, RandomViewsNameTheBytesThatTheyEnumerate) {
     covers += region->cover;
     rectangles += region->rows > 1;
   }
-  EXPECT_GT(covers, 1'000);
-  EXPECT_GT(rectangles, 3'000);
-  EXPECT_GT(refused, 3'000);
+  EXPECT_GT(covers, 500);
+  EXPECT_GT(rectangles, 1'000);
+  EXPECT_GT(refused, 1'000);
 }
 
 TEST(Overlap, TilesOfOneMatrixAreApart) {
@@ -135,7 +135,7 @@ TEST(Overlap, OfACoverIsByCover) {
 
 // Every pair of rectangles of a pitch, rows that straddle its boundary among them.
 TEST(Overlap, IsExactForEveryPairOfOnePitch) {
-  for (uint64_t pitch = 2; pitch <= 7; ++pitch) {
+  for (uint64_t pitch = 2; pitch <= 6; ++pitch) {
     std::vector<Region> regions;
     for (uint64_t begin = 0; begin < 2 * pitch; ++begin) {
       for (uint64_t bytes = 1; bytes < pitch; ++bytes) {
@@ -165,7 +165,7 @@ TEST(Overlap, IsExactForEveryPairOfOnePitch) {
 TEST(Overlap, OfRandomViewsNeverMissesAByte) {
   base::Prng prng(2);
   int kinds[3] = {}, held = 0;
-  for (int i = 0; i < 200'000; ++i) {
+  for (int i = 0; i < 60'000; ++i) {
     const Tensor a = random_fitting_view(prng), b = random_fitting_view(prng);
     const Region region_a = region_of(a, kBufferBytes).value();
     const Region region_b = region_of(b, kBufferBytes).value();
@@ -180,8 +180,8 @@ TEST(Overlap, OfRandomViewsNeverMissesAByte) {
     ASSERT_TRUE(!holds || !region_a.cover || region_b.empty()) << i;
     held += holds;
   }
-  for (const int count : kinds) EXPECT_GT(count, 10'000);
-  EXPECT_GT(held, 5'000);
+  for (const int count : kinds) EXPECT_GT(count, 3'000);
+  EXPECT_GT(held, 1'500);
 }
 
 TEST(Overlap, HoldsAtTheEndOfTheAddressSpace) {

@@ -110,6 +110,16 @@ TEST(TensorMap, TaskIsNotOrderedAfterItself) {
   EXPECT_EQ(map.live_accesses(), 0u);
 }
 
+TEST(TensorMap, TaskThatNamesABlockTwiceHasOneAccessOfIt) {
+  TensorMap map(kSmall);
+  read(map, 0, kLeft);
+  read(map, 0, kLeft);
+  EXPECT_EQ(map.live_accesses(), 1u);
+  write(map, 1, kRight);
+  read(map, 1, kRight);
+  EXPECT_EQ(map.live_accesses(), 2u);
+}
+
 TEST(TensorMap, EdgesOfCoversAreMarked) {
   TensorMap map(kSmall);
   write(map, 0, kCover);
@@ -160,29 +170,62 @@ TEST(TensorMapDeathTest, DropOfABufferInUseStopsTheProcess) {
   EXPECT_DEATH(map.drop_buffer(0), "idle");
 }
 
-TEST(TensorMap, IdleCellsStayWithinTheirLimitsAndTheOldestGo) {
+TEST(TensorMap, IdleCellsOfAllBuffersStayWithinTheirLimitAndTheOldestGo) {
   TensorMap map(kSmall);
-  for (uint64_t i = 0; i < 10'000; ++i) {
+  for (uint64_t i = 0; i < 5'000; ++i) {
     write(map, 0, Region::range(8 * i, 8 * i + 8), static_cast<uint32_t>(i % 8));
     map.remove(0);
     ASSERT_LE(map.cells(), kSmall.idle_cells * 3 / 2 + 1);
+    if (i < 8) continue;
+    ASSERT_TRUE(map.has_cell(static_cast<uint32_t>(i % 8), Region::range(8 * i - 64, 8 * i - 56)));
   }
-  for (uint64_t i = 0; i < 10'000; ++i) {
-    write(map, 0, Region::range(8 * i, 8 * i + 8));
-    map.remove(0);
-    ASSERT_LE(map.cells(), kSmall.idle_cells * 3 / 2 + 1);
-  }
-  const uint32_t cells = map.cells();
-  write(map, 0, Region::range(8 * 9'999, 8 * 9'999 + 8));  // the youngest is still there
-  EXPECT_EQ(map.cells(), cells);
 }
 
-TEST(TensorMap, RegionThatGrowsKeepsFewNeighbours) {
-  TensorMap map(TensorMap::Limits{.idle_of_buffer = 1 << 20, .links = 1 << 20});
-  for (uint32_t i = 1; i < 5'000; ++i) {
-    EXPECT_EQ(write(map, i, Region::range(0, i)), i == 1 ? Edges{} : (Edges{{i - 1, false}}));
-    if (i > 1) map.remove(i - 1);
+TEST(TensorMap, IdleCellsOfOneBufferStayWithinTheirLimitAndTheOldestGo) {
+  TensorMap map(TensorMap::Limits{.idle_of_buffer = 32});
+  for (uint64_t i = 0; i < 5'000; ++i) {
+    write(map, 0, Region::range(8 * i, 8 * i + 8));
+    map.remove(0);
+    ASSERT_LE(map.cells(), 32u + 32u / 2 + 1);
+    ASSERT_TRUE(i < 8 || map.has_cell(0, Region::range(8 * i - 64, 8 * i - 56)));
+  }
+}
+
+TEST(TensorMap, RegionThatGrowsKeepsItsYoungestNeighbours) {
+  TensorMap map(TensorMap::Limits{.idle_of_buffer = 1 << 20});
+  for (uint32_t i = 2; i < 5'000; ++i) {
+    EXPECT_EQ(write(map, i, Region::range(0, i)), i == 2 ? Edges{} : (Edges{{i - 1, false}}));
+    if (i > 2) map.remove(i - 1);
     ASSERT_LE(map.cells(), TensorMap::kIdleNeighboursMax + 2);
+    for (uint32_t back = 1; back < TensorMap::kIdleNeighboursMax && back < i - 2; ++back) {
+      ASSERT_TRUE(map.has_cell(0, Region::range(0, i - back))) << i << " " << back;
+    }
+    // One that is read each time stays, however old it is.
+    ASSERT_TRUE(i == 2 || map.has_cell(0, Region::range(0, 1)));
+    EXPECT_EQ(read(map, 1, Region::range(0, 1)), (Edges{{i, false}}));
+    map.remove(1);
+  }
+}
+
+TEST(TensorMap, ManyCellsAreFoundAgainAfterOthersWereDropped) {
+  TensorMap map(TensorMap::Limits{});
+  for (const uint64_t each : {60, 500}) {  // nearly half a table, then one that grows
+    const auto touch_all = [&](uint32_t skipped) {
+      for (uint32_t buffer = 0; buffer < 8; ++buffer) {
+        for (uint64_t i = 0; i < each && buffer != skipped; ++i) {
+          write(map, 0, Region::range(8 * i, 8 * i + 8), buffer);
+          map.remove(0);
+        }
+      }
+    };
+    touch_all(8);
+    EXPECT_EQ(map.cells(), 8 * each);
+    for (uint32_t dropped = 0; dropped < 8; ++dropped) {
+      map.drop_buffer(dropped);
+      touch_all(dropped);
+      EXPECT_EQ(map.cells(), 7 * each);
+      touch_all(8);
+    }
   }
 }
 
@@ -364,7 +407,7 @@ class ByteModel {
 
 void run_model(const TensorMap::Limits& limits, bool refuses) {
   int refused = 0, conflicts = 0, exact = 0, cover = 0;
-  for (uint64_t seed = 0; seed < 200 && !testing::Test::HasFailure(); ++seed) {
+  for (uint64_t seed = 0; seed < 100 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     ByteModel model(seed, limits);
     for (int i = 0; i < 400 && !testing::Test::HasFailure(); ++i) model.step();
@@ -375,9 +418,9 @@ void run_model(const TensorMap::Limits& limits, bool refuses) {
     cover += model.cover_edges;
   }
   EXPECT_EQ(refused > 0, refuses);
-  EXPECT_GT(conflicts, 10'000);
-  EXPECT_GT(exact, 10'000);
-  EXPECT_GT(cover, 1'000);
+  EXPECT_GT(conflicts, 5'000);
+  EXPECT_GT(exact, 5'000);
+  EXPECT_GT(cover, 500);
 }
 
 TEST(TensorMap, RandomGraphsOrderEveryConflictOfBytes) {
