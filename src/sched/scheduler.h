@@ -3,8 +3,9 @@
 // reports what became of them.
 //
 //   while (auto a = scheduler.next_assignment()) { ...give it to the worker...; assigned(...) }
-//   while (auto t = scheduler.next_take_back()) { ...revoke it...; taken_back(...) }
-//   for (uint32_t slot : scheduler.terminal()) { ...account...; release(slot); }
+//   while (auto t = scheduler.next_take_back()) { ...revoke it...; requeue or take_back_failed }
+//   for (uint32_t slot : scheduler.terminal()) { ...account... }
+//   scheduler.release_terminal();
 #pragma once
 
 #include <array>
