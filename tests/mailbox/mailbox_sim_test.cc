@@ -106,9 +106,10 @@ class Story {
         prng_.chance(3, 4)) {  // the child runs ahead of a parent that hardly looks
       depth_ = kRingEntries;
       poll_one_in_ = uint64_t{1} << prng_.between(10, 15);
+      revoke_one_in_ = uint64_t{1} << 14;
     }
     storm_ = !large_results && prng_.chance(1, 8);
-    if (storm_) depth_ = kRingEntries;
+    if (storm_) depth_ = 2 * kRingEntries;  // the ring's own limit is met
     tasks_ = prng_.between(1, large_args || large_results ? 40
                               : storm_                    ? 500
                               : prng_.chance(1, 4)        ? 250
@@ -190,6 +191,7 @@ class Story {
   // False where the mailbox had no room.
   bool push_some(Parent& side) {
     bool room = true;
+    const uint64_t first = next_task_;
     for (uint64_t n = prng_.between(1, 4);
          n > 0 && room && next_task_ <= tasks_ && side.outstanding() < depth_; --n) {
       const uint64_t task = next_task_;
@@ -204,7 +206,7 @@ class Story {
       tickets_[*ticket] = task;
       ++next_task_;
     }
-    wake_child_if_asleep(side);
+    if (next_task_ != first) wake_child_if_asleep(side);
     return room;
   }
 
@@ -214,6 +216,7 @@ class Story {
     bool full = false;
     for (int n = 0; n < 80 && !full; ++n) full = !push_some(side);
     for (size_t n = tickets_.size(); n > 0; --n) revoke_one(side);
+    for (uint64_t n = prng_.below(400); n > 0; --n) scheduler_.yield();
     return full;
   }
 
