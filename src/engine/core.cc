@@ -63,11 +63,12 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
     STRATA_MARK("engine: a lost worker's mailbox is corrupt");
   }
   const bool was_ready = entry.state == WorkerState::kReady;
+  // The greeting is counted, but stands in no list.
+  if (entry.state == WorkerState::kGreeted && entry.control_posted) --controls_open_;
   entry.state = WorkerState::kLost;
   entry.loss = reason;
   sched_.close_worker(worker);
   if (was_ready) entry.endpoint->abandon(*this);
-  if (entry.control_posted && entry.controls.empty()) --controls_open_;  // the greeting
   entry.control_posted = false;
   controls_open_ -= static_cast<uint32_t>(entry.controls.size());
   entry.controls.clear();
@@ -98,6 +99,16 @@ void Core::note_busy(uint32_t worker) {
 void Core::doubt(uint32_t worker, std::string reason) {
   if (std::exchange(workers_[worker].doubted, true)) return;
   kills_.push_back({worker, std::move(reason)});
+}
+
+// It did not take what is registered. A child is ended; calls in this process are only left alone.
+void Core::refuse_worker(uint32_t worker, const std::string& reason) {
+  if (workers_[worker].inline_endpoint == nullptr) {
+    doubt(worker, reason);
+  } else {
+    STRATA_MARK("engine: an inline worker is refused");
+    lose_worker(worker, reason);
+  }
 }
 
 // ---------------------------------------------------------------- stepping
@@ -338,7 +349,7 @@ void Core::pump_registry(base::Instant now) {
     }
     for (const registry::WorkerReady& ready : registry_.take_ready()) {
       if (ready.error) {
-        doubt(ready.worker, ready.error->to_string());
+        refuse_worker(ready.worker, ready.error->to_string());
         continue;
       }
       workers_[ready.worker].state = WorkerState::kReady;
@@ -420,6 +431,7 @@ void Core::check_control_deadlines(base::Instant now) {
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
     WorkerEntry& entry = workers_[worker];
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
+    if (entry.inline_endpoint != nullptr) continue;  // a call in this process cannot be ended
     if (sched_.queues().length(worker) > 0) {
       entry.control_since = now;
     } else if (now - entry.control_since > limit) {
@@ -435,6 +447,7 @@ base::Instant Core::next_deadline() const {
   base::Instant next = base::Instant::never();
   for (const WorkerEntry& entry : workers_) {
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
+    if (entry.inline_endpoint != nullptr) continue;
     next = std::min(next, entry.control_since +
                               base::Duration::from_ms(options_.timeouts.control_ms + 1));
   }

@@ -186,6 +186,7 @@ class Core final : private EndpointSink {
   void control_posted(uint32_t worker, base::Instant now);
   void check_control_deadlines(base::Instant now);
   void doubt(uint32_t worker, std::string reason);
+  void refuse_worker(uint32_t worker, const std::string& reason);
   void note_busy(uint32_t worker);
   void collect_freed();
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
