@@ -48,18 +48,15 @@ Tensor Buffer::tensor(DType dtype, std::span<const uint64_t> shape, uint64_t off
 // ---------------------------------------------------------------- RunHandle
 
 struct RunHandle::Impl {
-  std::shared_ptr<WorkerCore> core;         // outlives the Worker object with its handles
-  std::shared_ptr<engine::RunRecord> run;   // shared with the engine until the run is done
+  std::shared_ptr<WorkerCore> core;        // outlives the Worker object with its handles
+  std::shared_ptr<engine::RunRecord> run;  // shared with the engine until the run is done
 
-  ~Impl() {
-    const bool unseen = core->look([&](const engine::Core&) {
-      return run->done && !run->error_seen && run->outcome().has_value();
-    });
-    if (unseen) {
-      fmt::print(stderr, "strata: run {} failed and nobody looked: {}\n", run->id,
-                 run->outcome()->to_string());
-    }
-  }
+  Impl(std::shared_ptr<WorkerCore> of, std::shared_ptr<engine::RunRecord> made)
+      : core(std::move(of)), run(std::move(made)) {}
+  // Not even moved: what goes with this object is the last look at the run.
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() { core->drop_run(std::move(run)); }
 };
 
 namespace {
@@ -152,7 +149,7 @@ std::vector<Worker::Child> Worker::sub_children() const { return core_->children
 
 Result<RunHandle> Worker::submit_erased(Erased build) {
   STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, core_->submit(build.build, build.call));
-  return RunHandle(std::make_shared<RunHandle::Impl>(RunHandle::Impl{core_, std::move(run)}));
+  return RunHandle(std::make_shared<RunHandle::Impl>(core_, std::move(run)));
 }
 Result<void> Worker::run_erased(Erased build) {
   STRATA_ASSIGN(const std::shared_ptr<engine::RunRecord> run,

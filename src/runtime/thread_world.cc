@@ -187,7 +187,8 @@ void ThreadWorld::on_event(engine::Core& core, os::ServerEvent event) {
       lose(core, worker, event.text);
       break;
     case os::ServerEvent::kStopped:
-      fmt::print(stderr, "strata: {} is stopped ({})\n", core.worker_name(worker), event.text);
+      fmt::print(stderr, "strata: {} is stopped by signal {}; its tasks wait until it goes on\n",
+                 core.worker_name(worker), event.status);
       break;
     case os::ServerEvent::kContinued:
       fmt::print(stderr, "strata: {} goes on\n", core.worker_name(worker));

@@ -1,6 +1,7 @@
 // The half of WorkerCore that a running Worker's users call: buffers, callables, runs.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <cstring>
 
 #include "base/result.h"
@@ -95,6 +96,7 @@ Result<void> WorkerCore::unregister_callable(const CallableHandle& handle) {
 
 Result<std::shared_ptr<engine::RunRecord>> WorkerCore::submit(void* build, Build call) {
   if (!front_->is_building()) STRATA_TRY(must_run("submit"));
+  if (any_dropped_.load(std::memory_order_relaxed)) log_unseen_errors();
   STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, front_->open_run());
   building_ = run;
   Orchestrator orch(*this);
@@ -157,6 +159,32 @@ Result<void> WorkerCore::wait_run(engine::RunRecord& run, std::optional<uint32_t
       timeout_ms ? os::monotonic_now() + base::Duration::from_ms(*timeout_ms)
                  : base::Instant::never();
   return front_->wait_run(run, deadline);
+}
+
+void WorkerCore::drop_run(std::shared_ptr<engine::RunRecord> run) {
+  const bool keep = front_->look([&](const engine::Core&) {
+    if (run->done && (run->error_seen || !run->outcome())) return false;
+    dropped_.push_back(std::move(run));
+    any_dropped_ = true;
+    return true;
+  });
+  if (keep) log_unseen_errors();
+}
+
+void WorkerCore::log_unseen_errors() {
+  std::vector<std::shared_ptr<engine::RunRecord>> unseen;
+  front_->look([&](const engine::Core&) {
+    std::erase_if(dropped_, [&](std::shared_ptr<engine::RunRecord>& run) {
+      if (!run->done) return false;
+      if (!run->error_seen && run->outcome()) unseen.push_back(std::move(run));
+      return true;
+    });
+    any_dropped_ = !dropped_.empty();
+  });
+  for (const std::shared_ptr<engine::RunRecord>& run : unseen) {
+    fmt::print(stderr, "strata: run {} failed and nobody looked: {}\n", run->id,
+               run->outcome()->to_string());
+  }
 }
 
 void WorkerCore::cancel_run(engine::RunRecord& run) {

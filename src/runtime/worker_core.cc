@@ -239,6 +239,7 @@ Result<void> WorkerCore::close() {
   }
   Result<void> ended = end_children();
   finish_close();
+  log_unseen_errors();
   if (error) return *std::move(error);
   return ended;
 }
@@ -276,9 +277,13 @@ void WorkerCore::finish_close() {
 }
 
 std::vector<Worker::Child> WorkerCore::children() {
-  return front_->look([this](const engine::Core& core) {
+  return front_->call([this](engine::Core& core) {
     std::vector<Worker::Child> out;
-    if (!server_) return out;
+    // Until then init() is still making what is looked at here.
+    const Life life = life_.load(std::memory_order_acquire);
+    if (life == Life::kCreated || life == Life::kStarting || !server_) return out;
+    // While nothing runs nobody listens for deaths.
+    world_->collect(core, false);
     for (uint32_t worker = 0; worker < core.worker_count(); ++worker) {
       const runtime::ThreadWorld::Child& child = world_->child(worker);
       out.push_back({child.pid, !child.gone, core.tasks_done(worker)});
