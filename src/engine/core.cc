@@ -63,11 +63,11 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
     STRATA_MARK("engine: a lost worker's mailbox is corrupt");
   }
   const bool was_ready = entry.state == WorkerState::kReady;
+  if (entry.state == WorkerState::kGreeted && entry.control_posted) --controls_open_;
   entry.state = WorkerState::kLost;
   entry.loss = reason;
   sched_.close_worker(worker);
   if (was_ready) entry.endpoint->abandon(*this);
-  if (entry.control_posted && entry.controls.empty()) --controls_open_;  // the greeting
   entry.control_posted = false;
   controls_open_ -= static_cast<uint32_t>(entry.controls.size());
   entry.controls.clear();
@@ -103,13 +103,20 @@ void Core::doubt(uint32_t worker, std::string reason) {
 // ---------------------------------------------------------------- stepping
 
 void Core::step(base::Instant now) {
+  const bool timed = wants_time();  // else `now` says nothing
   if (!busy_.empty()) poll_workers(now);
   if (!barred_.empty()) unbar_workers();
   if (!sched_.terminal().empty()) account_terminal();
-  pump_registry(now);
-  if (controls_open_ > 0) check_control_deadlines(now);
+  if (timed) {
+    pump_registry(now);
+    check_control_deadlines(now);
+  }
   dispatch_ready();
-  if (!sched_.terminal().empty()) account_terminal();
+  // What is skipped may end a run, and then the next one's tasks are to be handed out.
+  while (!sched_.terminal().empty()) {
+    account_terminal();
+    dispatch_ready();
+  }
   if (buffers_.has_freed()) collect_freed();
 }
 
@@ -329,7 +336,7 @@ void Core::finish_runs() {
 // ---------------------------------------------------------------- controls
 
 void Core::pump_registry(base::Instant now) {
-  while (registry_.has_actions() || registry_.has_ready()) {
+  while (registry_waits()) {
     for (registry::Action& action : registry_.take_actions()) {
       const uint32_t worker = action.worker;
       ++controls_open_;
@@ -351,10 +358,11 @@ void Core::pump_registry(base::Instant now) {
 // Posts the next control of the worker, where none stands in its slot.
 void Core::post_controls(uint32_t worker, base::Instant now) {
   WorkerEntry& entry = workers_[worker];
-  while (!entry.control_posted && entry.state != WorkerState::kLost) {
+  while (!entry.control_posted && !entry.exit_posted && entry.state != WorkerState::kLost) {
     if (entry.controls.empty()) {
       if (!entry.exiting) return;
       if (!entry.endpoint->control(static_cast<uint32_t>(Command::kExit), {})) return;
+      entry.exit_posted = true;
       if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
       return;  // its answer is its end
     }
@@ -432,6 +440,7 @@ void Core::check_control_deadlines(base::Instant now) {
 }
 
 base::Instant Core::next_deadline() const {
+  if (registry_waits()) return {};  // for a step that has the time
   base::Instant next = base::Instant::never();
   for (const WorkerEntry& entry : workers_) {
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
