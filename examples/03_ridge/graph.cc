@@ -177,7 +177,8 @@ Result<void> Ridge::build_predict(Orchestrator& orch) const {
   for (size_t t = 0; t < tiles(predicted()); ++t) {
     const Tensor x_new = rows(x_new_, t);
     // The kernel rows of new digits are needed once: temporaries that end with their tasks.
-    const Orchestrator::Scope scope = orch.scope();
+    auto scope = orch.scope();
+    if (!scope) return std::move(scope).error();
     for (size_t j = 0; j < n; ++j) {
       const Tensor x = rows(x_, j);
       auto k_new = orch.temporary<double>({x_new.shape[0], x.shape[0]});

@@ -42,6 +42,7 @@ class BlockPool {
     if (head == nullptr) grow(shift);
     Free* block = head;
     head = block->next;
+    if (head != nullptr) __builtin_prefetch(head, 1);
     used_ += size_t{1} << shift;
     return {reinterpret_cast<std::byte*>(block), shift};
   }

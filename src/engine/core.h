@@ -108,7 +108,7 @@ class Core final : private EndpointSink {
   enum class Submitted : uint8_t { kDone, kFull, kRefused };
   // kFull: no room now; step and try again. kRefused: *error says why.
   Submitted submit(RunRecord& run, registry::EntryRef callable, const TaskArgs& args,
-                   const CallConfig& config, TaskRef* out, Error* error);
+                   const CallConfig& config, TaskRef* out, std::optional<Error>* error);
   // Why a submit that found no room will never find any, if that is so.
   std::optional<Error> stuck() const;
 
@@ -195,7 +195,7 @@ class Core final : private EndpointSink {
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
   const TaskHead& head_of(uint32_t slot);
   bool slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const;
-  bool accesses_of(const TaskArgs& args, Error* error);
+  bool accesses_of(const TaskArgs& args, std::optional<Error>* error);
 
   Options options_;
   sched::Scheduler sched_;

@@ -152,7 +152,7 @@ void Core::cancel_all() {
 
 // ---------------------------------------------------------------- submit
 
-bool Core::accesses_of(const TaskArgs& args, Error* error) {
+bool Core::accesses_of(const TaskArgs& args, std::optional<Error>* error) {
   accesses_.clear();
   placements_.clear();
   for (const TensorArg& arg : args.tensors()) {
@@ -174,7 +174,8 @@ bool Core::accesses_of(const TaskArgs& args, Error* error) {
 }
 
 Core::Submitted Core::submit(RunRecord& run, registry::EntryRef callable, const TaskArgs& args,
-                             const CallConfig& config, TaskRef* out, Error* error) {
+                             const CallConfig& config, TaskRef* out,
+                             std::optional<Error>* error) {
   if (!registry_.usable_on_all(callable)) [[unlikely]] {
     *error = registry_.why_unusable(callable);
     return Submitted::kRefused;

@@ -254,10 +254,7 @@ Result<TaskRef> Front<World>::submit(RunRecord& run, registry::EntryRef callable
   TaskRef out;
   std::optional<Error> error;
   const auto attempt = [&](Core& core) {
-    Error refused(Code::kInvalidArgument, Scope::kCall, {});
-    const Core::Submitted submitted = core.submit(run, callable, args, config, &out, &refused);
-    if (submitted == Core::Submitted::kRefused) error = std::move(refused);
-    return submitted;
+    return core.submit(run, callable, args, config, &out, &error);
   };
   if (call(attempt) != Core::Submitted::kFull) {
     if (error) return *std::move(error);

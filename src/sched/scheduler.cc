@@ -75,6 +75,7 @@ uint32_t Scheduler::submit(uint32_t run_number, std::span<const Access> accesses
   Run& run = run_of(run_number);
   const uint32_t index = free_slots_.back();
   free_slots_.pop_back();
+  if (!free_slots_.empty()) __builtin_prefetch(&slots_[free_slots_.back()], 1);
   Slot& slot = slots_[index];
   slot.order = ++order_;
   slot.run = run_number;

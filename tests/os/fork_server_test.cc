@@ -498,11 +498,13 @@ void kill_parent_and_check(bool keep_socket_alive) {
     for (size_t i = 0; i < 4; ++i) EXPECT_FALSE(readable(up.fds[i].get()));
     ASSERT_EQ(::kill(parent, SIGKILL), 0);
     for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(ended(up.fds[i])) << i;
-    // The parent and its two servers; their children were reaped by them.
+    // The parent and its servers; children were reaped by them, and the second server by the first
+    // where that lived a moment longer.
     int reaped = 0;
     siginfo_t info{};
     while (::waitid(P_ALL, 0, &info, WEXITED) == 0) ++reaped;
-    EXPECT_EQ(reaped, 3);
+    EXPECT_GE(reaped, 2);
+    EXPECT_LE(reaped, 3);
   }
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
 }
@@ -632,6 +634,39 @@ TEST(ForkServer, EventsOfAParentThatDoesNotReadWaitInOrder) {
       EXPECT_TRUE(exited.insert(event.spawn_id).second);
     }
   }
+}
+
+// The kernel counts a user's descriptors that are sent and not yet received against the sender's
+// limit, but for the administrator.
+TEST(ForkServer, TooManyPidfdsUnderWayDelayEventsAndLoseNone) {
+  NothingLeftBehind check;
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    constexpr uint64_t kChildren = 60;
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
+    auto server = start_server({}, 1000);
+    const rlimit low{20, 20};
+    if (::prlimit(server->pid(), RLIMIT_NOFILE, &low, nullptr) != 0) ::_exit(2);
+    for (uint64_t id = 0; id < kChildren; ++id) {
+      if (!server->spawn(id, spec_of(std::string{'x', 1}), {}).ok()) ::_exit(3);
+    }
+    uint64_t started = 0, exited = 0, failed = 0;
+    while (exited + failed < kChildren) {
+      const ServerEvent event = next(*server);
+      started += event.kind == ServerEvent::kStarted;
+      exited += event.kind == ServerEvent::kExited;
+      failed += event.kind == ServerEvent::kSpawnFailed;
+      if (event.kind == ServerEvent::kServerGone) ::_exit(4);
+    }
+    if (started != exited || started < 10) ::_exit(5);
+    // With all of them taken, the server is as good as new.
+    if (!server->spawn(1, spec_of(std::string{'x', 1}), {}).ok()) ::_exit(6);
+    ::_exit(next(*server).kind == ServerEvent::kStarted ? 0 : 7);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(ForkServer, ServerWithoutDescriptorsFailsSpawnsAndRecovers) {
