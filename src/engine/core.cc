@@ -114,13 +114,20 @@ void Core::refuse_worker(uint32_t worker, const std::string& reason) {
 // ---------------------------------------------------------------- stepping
 
 void Core::step(base::Instant now) {
+  const bool timed = wants_time();  // else `now` says nothing
   if (!busy_.empty()) poll_workers(now);
   if (!barred_.empty()) unbar_workers();
   if (!sched_.terminal().empty()) account_terminal();
-  pump_registry(now);
-  if (controls_open_ > 0) check_control_deadlines(now);
+  if (timed) {
+    pump_registry(now);
+    check_control_deadlines(now);
+  }
   dispatch_ready();
-  if (!sched_.terminal().empty()) account_terminal();
+  // What is skipped may end a run, and then the next one's tasks are to be handed out.
+  while (!sched_.terminal().empty()) {
+    account_terminal();
+    dispatch_ready();
+  }
   if (buffers_.has_freed()) collect_freed();
 }
 
@@ -340,7 +347,7 @@ void Core::finish_runs() {
 // ---------------------------------------------------------------- controls
 
 void Core::pump_registry(base::Instant now) {
-  while (registry_.has_actions() || registry_.has_ready()) {
+  while (registry_waits()) {
     for (registry::Action& action : registry_.take_actions()) {
       const uint32_t worker = action.worker;
       ++controls_open_;
@@ -362,10 +369,11 @@ void Core::pump_registry(base::Instant now) {
 // Posts the next control of the worker, where none stands in its slot.
 void Core::post_controls(uint32_t worker, base::Instant now) {
   WorkerEntry& entry = workers_[worker];
-  while (!entry.control_posted && entry.state != WorkerState::kLost) {
+  while (!entry.control_posted && !entry.exit_posted && entry.state != WorkerState::kLost) {
     if (entry.controls.empty()) {
       if (!entry.exiting) return;
       if (!entry.endpoint->control(static_cast<uint32_t>(Command::kExit), {})) return;
+      entry.exit_posted = true;
       if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
       return;  // its answer is its end
     }
@@ -444,6 +452,7 @@ void Core::check_control_deadlines(base::Instant now) {
 }
 
 base::Instant Core::next_deadline() const {
+  if (registry_waits()) return {};  // for a step that has the time
   base::Instant next = base::Instant::never();
   for (const WorkerEntry& entry : workers_) {
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;

@@ -119,12 +119,13 @@ class Core final : private EndpointSink {
   Result<NewBuffer> create_temporary(uint64_t bytes);
 
   // --- Stepping.
+  // `now` may be anything unless wants_time().
   void step(base::Instant now);
-  bool wants_time() const { return controls_open_ > 0; }
+  bool wants_time() const { return controls_open_ > 0 || registry_waits(); }
   base::Instant next_deadline() const;
   // No run is open or unfinished.
   bool can_drain() const { return !runs_[0] && !runs_[1]; }
-  bool idle() const { return sched_.live() == 0 && controls_open_ == 0; }
+  bool idle() const { return sched_.live() == 0 && !wants_time(); }
   bool has_news() const;
   // A worker's full ring may empty without a word: look again soon.
   bool has_barred() const { return !barred_.empty(); }
@@ -163,6 +164,7 @@ class Core final : private EndpointSink {
     bool busy = false;    // in busy_
     bool barred = false;  // in barred_
     bool exiting = false;
+    bool exit_posted = false;
     bool doubted = false;  // its end has been asked for
     std::deque<registry::Action> controls;  // not posted yet, then the posted one in front
     bool control_posted = false;
@@ -182,6 +184,7 @@ class Core final : private EndpointSink {
   void account(uint32_t slot);
   void finish_runs();
   void pump_registry(base::Instant now);
+  bool registry_waits() const { return registry_.has_actions() || registry_.has_ready(); }
   void post_controls(uint32_t worker, base::Instant now);
   void control_posted(uint32_t worker, base::Instant now);
   void check_control_deadlines(base::Instant now);
