@@ -32,7 +32,9 @@ Pages::Pages(size_t bytes)
       bytes_(bytes) {
   STRATA_CHECK(data_ != MAP_FAILED);
 }
-Pages::~Pages() { munmap(data_, bytes_); }
+Pages::~Pages() {
+  munmap(data_, bytes_);
+}
 
 void Level::Waker::operator()(const uint32_t*) const {
   level->parent_->drain();
@@ -123,8 +125,7 @@ uint32_t Level::add_child(engine::Core& core) {
 void Level::add_inline(engine::Core& core) {
   const uint32_t worker = core.worker_count();
   const auto delay = [this](uint64_t ns) {
-    shared_->scheduler->block(shared_->scheduler->now() +
-                              base::Duration{static_cast<int64_t>(ns)});
+    shared_->scheduler->block(shared_->scheduler->now() + base::Duration{static_cast<int64_t>(ns)});
   };
   inline_code_.push_back(std::make_unique<TaskCode>(shared_, worker, "inline", delay));
   TaskCode* const code = inline_code_.back().get();
@@ -132,11 +133,11 @@ void Level::add_inline(engine::Core& core) {
   runner.task = [code](const mailbox::TaskPost&, std::span<const std::byte> args,
                        const std::atomic<bool>& cancelled) {
     TaskCode::End end = code->run(args, [&] { return cancelled.load(); });
-    return engine::InlineOutcome{end.outcome, end.code, std::move(end.result),
-                                 std::move(end.text)};
+    return engine::InlineOutcome{end.outcome, end.code, std::move(end.result), std::move(end.text)};
   };
   runner.control = [this](uint32_t command, std::span<const std::byte>) {
-    const bool refuse = command != mailbox::kCommandHello && shared_->fault(shared_->options.refuse_prepare);
+    const bool refuse =
+        command != mailbox::kCommandHello && shared_->fault(shared_->options.refuse_prepare);
     shared_->faults.refusals += refuse;
     return std::pair<uint32_t, std::vector<std::byte>>(
         refuse ? static_cast<uint32_t>(Code::kUnsupported) : 0, {});
@@ -213,8 +214,7 @@ std::shared_ptr<SimBuffer> Level::adopt(const engine::Core::NewBuffer& made, boo
     shared_->checks.fail(Verdict::kCorrectness,
                          "a new buffer that is said to be zeroed has other bytes");
   }
-  buffer->oracle = shared_->oracle.add_buffer(
-      made.bytes <= kUsedBytesMax ? made.bytes : 0, true);
+  buffer->oracle = shared_->oracle.add_buffer(made.bytes <= kUsedBytesMax ? made.bytes : 0, true);
   buffer->made = made;
   buffer->temporary = temporary;
   shared_->note("parent", EventKind::kBufferNew, buffer->oracle, made.heap_offset);
