@@ -45,7 +45,9 @@ void Child::kill(const std::string& reason) {
   process_->die();  // unwinds at once where it is this very fiber
 }
 
-void Child::kill_soon(uint64_t operations) { gate_.kill_at = gate_.ops + operations; }
+void Child::kill_soon(uint64_t operations) {
+  gate_.kill_at = gate_.ops + operations;
+}
 
 void Child::pause_for(base::Duration length) {
   shared_->note(name_, EventKind::kPause, worker_, static_cast<uint64_t>(length.ns));
@@ -81,9 +83,13 @@ void Child::main() {
 
 // ---------------------------------------------------------------- the loop's host
 
-int64_t Child::now_ns() const { return shared_->scheduler->now().ns; }
+int64_t Child::now_ns() const {
+  return shared_->scheduler->now().ns;
+}
 
-void Child::pause() { shared_->scheduler->yield(); }
+void Child::pause() {
+  shared_->scheduler->yield();
+}
 
 void Child::signal_parent() {
   if (shared_->chance(200)) linger(2'000);

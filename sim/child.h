@@ -129,7 +129,7 @@ class Child {
   bool asleep_ = false;  // in the futex
   std::map<uint32_t, Callable> callables_;
   std::unique_ptr<TaskCode> code_;
-  TaskCode::End end_;             // of the task that ran last
+  TaskCode::End end_;  // of the task that ran last
   std::optional<Side> side_;
 };
 

@@ -77,7 +77,8 @@ Tensor cover_of(base::Prng& prng, const SimBuffer& buffer) {
   Tensor tensor = base_of(buffer, DType::kU8);
   tensor.rank = 3;
   tensor.shape = {2, 2, 1 + prng.below(3)};
-  tensor.stride = {static_cast<int64_t>(17 + prng.below(8)), static_cast<int64_t>(5 + prng.below(4)),
+  tensor.stride = {static_cast<int64_t>(17 + prng.below(8)),
+                   static_cast<int64_t>(5 + prng.below(4)),
                    1 + static_cast<int64_t>(prng.below(2))};
   tensor.offset = prng.below(buffer.made.bytes - 40);
   return tensor;

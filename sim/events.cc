@@ -10,17 +10,19 @@ namespace strata::sim {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(EventKind::kCount)> kNames = {
-    "run-open",     "run-seal",    "run-cancel",    "run-waited",   "submit",     "refused",
-    "task-start",   "task-end",    "buffer-new",    "buffer-drop",  "clear-error", "register",
-    "unregister",   "control",     "reply",         "worker-start", "worker-death", "worker-lost",
-    "kill",         "pause",       "parent-sleep",  "parent-wake",  "engine-sleep", "engine-wake",
-    "park",         "unpark",      "child-sleep",   "child-wake",   "signal",     "wake",
-    "watch",        "punch",       "stall",         "liveness",
+    "run-open",   "run-seal", "run-cancel",   "run-waited",   "submit",       "refused",
+    "task-start", "task-end", "buffer-new",   "buffer-drop",  "clear-error",  "register",
+    "unregister", "control",  "reply",        "worker-start", "worker-death", "worker-lost",
+    "kill",       "pause",    "parent-sleep", "parent-wake",  "engine-sleep", "engine-wake",
+    "park",       "unpark",   "child-sleep",  "child-wake",   "signal",       "wake",
+    "watch",      "punch",    "stall",        "liveness",
 };
 
 }  // namespace
 
-std::string_view name_of(EventKind kind) { return kNames[static_cast<size_t>(kind)]; }
+std::string_view name_of(EventKind kind) {
+  return kNames[static_cast<size_t>(kind)];
+}
 
 void EventLog::add(base::Instant at, std::string_view who, EventKind kind, uint64_t a, uint64_t b) {
   ++total_;

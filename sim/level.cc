@@ -32,7 +32,9 @@ Pages::Pages(size_t bytes)
       bytes_(bytes) {
   STRATA_CHECK(data_ != MAP_FAILED);
 }
-Pages::~Pages() { munmap(data_, bytes_); }
+Pages::~Pages() {
+  munmap(data_, bytes_);
+}
 
 void Level::Waker::operator()(const uint32_t*) const {
   level->parent_->drain();
@@ -91,9 +93,9 @@ void Level::end_by_engine(const engine::Core::Kill& kill) {
       late ? faults.pauses > 0 || faults.deadlines > 0 || shared_->options.slow_child > 0
            : faults.refusals > 0;
   if (!explained || children_[kill.worker] == nullptr) {
-    shared_->checks.fail(Verdict::kCorrectness,
-                         fmt::format("the engine ends worker {} without need: {}", kill.worker,
-                                     kill.reason));
+    shared_->checks.fail(
+        Verdict::kCorrectness,
+        fmt::format("the engine ends worker {} without need: {}", kill.worker, kill.reason));
     return;
   }
   children_[kill.worker]->kill(kill.reason);
@@ -134,8 +136,7 @@ uint32_t Level::add_child(engine::Core& core) {
 void Level::add_inline(engine::Core& core) {
   const uint32_t worker = core.worker_count();
   const auto delay = [this](uint64_t ns) {
-    shared_->scheduler->block(shared_->scheduler->now() +
-                              base::Duration{static_cast<int64_t>(ns)});
+    shared_->scheduler->block(shared_->scheduler->now() + base::Duration{static_cast<int64_t>(ns)});
   };
   inline_code_.push_back(std::make_unique<TaskCode>(shared_, worker, "inline", delay));
   TaskCode* const code = inline_code_.back().get();
@@ -143,19 +144,17 @@ void Level::add_inline(engine::Core& core) {
   runner.task = [code](const mailbox::TaskPost&, std::span<const std::byte> args,
                        const std::atomic<bool>& cancelled) {
     TaskCode::End end = code->run(args, [&] { return cancelled.load(); });
-    return engine::InlineOutcome{end.outcome, end.code, std::move(end.result),
-                                 std::move(end.text)};
+    return engine::InlineOutcome{end.outcome, end.code, std::move(end.result), std::move(end.text)};
   };
   runner.control = [this, worker, delay](uint32_t command, std::span<const std::byte>) {
     shared_->note("inline", EventKind::kControl, worker, command);
     if (shared_->chance(300)) delay(1'000);
     // What it may not refuse is to forget: nothing would ever end this worker.
-    const uint32_t in_thousand =
-        command == static_cast<uint32_t>(engine::Command::kPrepare)
-            ? shared_->options.refuse_prepare
-            : command == static_cast<uint32_t>(engine::Command::kCommit)
-                  ? shared_->options.refuse_commit
-                  : 0;
+    const uint32_t in_thousand = command == static_cast<uint32_t>(engine::Command::kPrepare)
+                                     ? shared_->options.refuse_prepare
+                                 : command == static_cast<uint32_t>(engine::Command::kCommit)
+                                     ? shared_->options.refuse_commit
+                                     : 0;
     const bool refuse = shared_->fault(in_thousand);
     shared_->faults.refusals += refuse;
     shared_->note("inline", EventKind::kReply, worker, refuse);
@@ -234,8 +233,7 @@ std::shared_ptr<SimBuffer> Level::adopt(const engine::Core::NewBuffer& made, boo
     shared_->checks.fail(Verdict::kCorrectness,
                          "a new buffer that is said to be zeroed has other bytes");
   }
-  buffer->oracle = shared_->oracle.add_buffer(
-      made.bytes <= kUsedBytesMax ? made.bytes : 0, true);
+  buffer->oracle = shared_->oracle.add_buffer(made.bytes <= kUsedBytesMax ? made.bytes : 0, true);
   buffer->made = made;
   buffer->temporary = temporary;
   shared_->note("parent", EventKind::kBufferNew, buffer->oracle, made.heap_offset);

@@ -49,16 +49,22 @@ LevelWorld::LevelWorld(World* machine, Process* parent, mailbox::Hub<SimMemory>*
   token_machine = machine;
 }
 
-LevelWorld::~LevelWorld() { token_machine = nullptr; }
+LevelWorld::~LevelWorld() {
+  token_machine = nullptr;
+}
 
-base::Instant LevelWorld::now() { return scheduler().now() + base::Duration{kBootNs}; }
+base::Instant LevelWorld::now() {
+  return scheduler().now() + base::Duration{kBootNs};
+}
 
 base::Instant LevelWorld::virtual_until(base::Instant until) const {
   if (until == base::Instant::never()) return until;
   return base::Instant{until.ns - kBootNs};
 }
 
-const void* LevelWorld::self() { return scheduler().current(); }
+const void* LevelWorld::self() {
+  return scheduler().current();
+}
 
 std::string_view LevelWorld::who() {
   if (scheduler().current() == nullptr) return "main";
@@ -87,9 +93,8 @@ void LevelWorld::note_restless() {
 
 base::Instant LevelWorld::cut(base::Instant until) {
   if (calm_ || !chance(options_.spurious_wake)) return until;
-  return std::min(until,
-                  scheduler().now() + base::Duration{static_cast<int64_t>(
-                                          machine_->prng().below(20'000))});
+  return std::min(until, scheduler().now() +
+                             base::Duration{static_cast<int64_t>(machine_->prng().below(20'000))});
 }
 
 void LevelWorld::take_lead_event() {

@@ -38,12 +38,12 @@ struct Options {
   uint32_t stall_report_ms = 10'000;
 
   // The work.
-  uint32_t runs = 3;  // of each user
+  uint32_t runs = 3;    // of each user
   uint32_t tasks = 24;  // of a run, about
   uint32_t buffers = 4;
   uint32_t buffer_bytes = 512;
   uint32_t callables = 2;
-  uint32_t accesses = 3;  // of a task, at most
+  uint32_t accesses = 3;    // of a task, at most
   int64_t task_ns = 5'000;  // about
   uint32_t overlap_views = 500;
   uint32_t cover_views = 50;
@@ -65,9 +65,9 @@ struct Options {
 
   // Faults.
   uint32_t fail_task = 0;
-  uint32_t long_task = 0;  // a thousand times longer
-  uint32_t kills = 0;      // children killed, at most
-  bool kill_all = false;   // at some moment
+  uint32_t long_task = 0;          // a thousand times longer
+  uint32_t kills = 0;              // children killed, at most
+  bool kill_all = false;           // at some moment
   int64_t fault_gap_ns = 100'000;  // between two faults of the nemesis, about
   uint32_t pauses = 0;
   int64_t pause_ns = 1'000'000;

@@ -47,7 +47,9 @@ void Oracle::clear_error(uint32_t buffer, std::vector<bool> terminal) {
   clears_.push_back({buffer, std::move(terminal)});
 }
 
-uint64_t Oracle::input_start(uint32_t task) { return mix(0x737472617461ull, task); }
+uint64_t Oracle::input_start(uint32_t task) {
+  return mix(0x737472617461ull, task);
+}
 
 Oracle::Extent Oracle::extent_of(const Access& access) {
   Extent extent;
@@ -180,8 +182,9 @@ std::optional<std::string> Oracle::judge_one(uint32_t id, const Seen& seen) {
     case Outcome::kSkipped:
       if (seen.starts != 0) return wrong("its code was started");
       if (!seen.may_cancel && !seen.may_lack_worker) {
-        return wrong("all that it reads was written, its run was not cancelled, and there was a "
-                     "worker");
+        return wrong(
+            "all that it reads was written, its run was not cancelled, and there was a "
+            "worker");
       }
       break;
     case Outcome::kEndpointFailed:

@@ -1,9 +1,9 @@
-// Oracle: a serial interpreter of what was submitted, byte by byte: which tasks must have run, which
-// must have been skipped, and what the buffers must hold.
+// Oracle: a serial interpreter of what was submitted, byte by byte: which tasks must have run,
+// which must have been skipped, and what the buffers must hold.
 //
-// It shares no code with graph, sched and engine: it knows bytes where they know regions. It is told
-// the submissions in their order and, at the end, the outcomes; from these it takes only which tasks
-// failed or were lost, and checks the rest. Not checked: times, texts, which worker ran what.
+// It shares no code with graph, sched and engine: it knows bytes where they know regions. It is
+// told the submissions in their order and, at the end, the outcomes; from these it takes only which
+// tasks failed or were lost, and checks the rest. Not checked: times, texts, which worker ran what.
 // One thread.
 #pragma once
 
@@ -37,12 +37,12 @@ class Oracle {
   // What was seen of one task.
   struct Seen {
     Outcome outcome = Outcome::kLive;
-    uint32_t starts = 0;        // of its code
-    bool ended = false;         // its code came to its end
-    uint64_t input_hash = 0;    // what its last start read
-    bool may_cancel = false;    // its run was cancelled before it was done
+    uint32_t starts = 0;           // of its code
+    bool ended = false;            // its code came to its end
+    uint64_t input_hash = 0;       // what its last start read
+    bool may_cancel = false;       // its run was cancelled before it was done
     bool may_lack_worker = false;  // no worker was left at some moment
-    bool may_be_lost = false;   // some worker was lost
+    bool may_be_lost = false;      // some worker was lost
   };
 
   // Zeroed, or of unknown content.

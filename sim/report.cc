@@ -70,8 +70,8 @@ std::vector<std::string_view> Report::marks_missed() const {
 }
 
 std::string Report::to_string() const {
-  std::string out = fmt::format("{} seeds, of which {} count and {} fail\n", seeds_, counting_,
-                                failing_);
+  std::string out =
+      fmt::format("{} seeds, of which {} count and {} fail\n", seeds_, counting_, failing_);
   if (records_.empty()) return out;
   out += fmt::format("of each counting seed{:>15}{:>12}{:>12}{:>12}{:>12}\n", "p1", "p10", "p50",
                      "p90", "p99");
@@ -121,8 +121,12 @@ std::vector<uint64_t> mark_hits() {
   return hits;
 }
 #else
-std::vector<std::string_view> mark_names() { return {}; }
-std::vector<uint64_t> mark_hits() { return {}; }
+std::vector<std::string_view> mark_names() {
+  return {};
+}
+std::vector<uint64_t> mark_hits() {
+  return {};
+}
 #endif
 
 }  // namespace strata::sim

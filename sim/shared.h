@@ -20,11 +20,11 @@ struct FaultCounts {
   uint32_t kills = 0;
   uint32_t pauses = 0;
   uint32_t task_failures = 0;
-  uint32_t refusals = 0;      // of a prepare, a commit or an undoing
-  uint32_t full = 0;          // a limit stopped a submit, a buffer or a registration
-  uint32_t deadlines = 0;     // a wait or a control passed its deadline
-  uint32_t cancels = 0;       // that changed an outcome
-  uint32_t wakes = 0;         // spurious or doubled
+  uint32_t refusals = 0;   // of a prepare, a commit or an undoing
+  uint32_t full = 0;       // a limit stopped a submit, a buffer or a registration
+  uint32_t deadlines = 0;  // a wait or a control passed its deadline
+  uint32_t cancels = 0;    // that changed an outcome
+  uint32_t wakes = 0;      // spurious or doubled
   uint32_t kinds() const {
     return (kills > 0) + (pauses > 0) + (task_failures > 0) + (refusals > 0) + (full > 0) +
            (deadlines > 0) + (cancels > 0);
@@ -42,7 +42,7 @@ struct Shared {
   Checks checks;
   Oracle oracle;
   FaultCounts faults;
-  bool calm = false;      // faults are over
+  bool calm = false;             // faults are over
   bool may_lack_worker = false;  // at some moment no worker was left
   uint32_t deaths = 0;
 

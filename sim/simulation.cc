@@ -208,7 +208,8 @@ void Simulation::take_down(User& user) {
 std::string Simulation::stuck_text() const {
   std::string out = "fibers that have not ended:";
   for (const Fiber* fiber : fibers_) {
-    if (!fiber->ended()) out += fmt::format(" {}{}", fiber->name(), fiber->blocked() ? "" : " (runs)");
+    if (!fiber->ended())
+      out += fmt::format(" {}{}", fiber->name(), fiber->blocked() ? "" : " (runs)");
   }
   return out;
 }
@@ -277,6 +278,8 @@ std::string describe(const SeedResult& result) {
                      static_cast<int>(result.verdict), result.what, result.last_events);
 }
 
-std::string describe_current() { return running == nullptr ? "" : running->describe_now(); }
+std::string describe_current() {
+  return running == nullptr ? "" : running->describe_now();
+}
 
 }  // namespace strata::sim

@@ -28,7 +28,9 @@ std::vector<std::byte> result_of(uint32_t task, uint32_t bytes) {
   return out;
 }
 
-std::string failure_of(uint32_t task) { return fmt::format("task {} was told to fail", task); }
+std::string failure_of(uint32_t task) {
+  return fmt::format("task {} was told to fail", task);
+}
 
 Checks::Ranges TaskCode::ranges(bool reading, bool writing) const {
   Checks::Ranges out;

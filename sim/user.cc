@@ -87,9 +87,8 @@ void User::build_step(SimRun& run) {
     level_.create_buffer(options.buffer_bytes);
     return;
   }
-  const Draft draft =
-      draw_task(prng_, shared_, buffers, run.number,
-                static_cast<uint32_t>(shared_.oracle.task_count()));
+  const Draft draft = draw_task(prng_, shared_, buffers, run.number,
+                                static_cast<uint32_t>(shared_.oracle.task_count()));
   features_.overlapping_views = features_.overlapping_views || draft.overlaps;
   features_.inout = features_.inout || draft.inout;
   if (prng_.chance(1, 20)) pause_a_little();
@@ -141,8 +140,7 @@ void User::submit(SimRun& run, const Draft& draft) {
   };
   shared_.faults.full += level_.front().look(full);
   CallConfig config;
-  const Result<TaskRef> result =
-      level_.front().submit(*run.record, callable, draft.args, config);
+  const Result<TaskRef> result = level_.front().submit(*run.record, callable, draft.args, config);
   judge_submit(run, draft, result, all_live, unregistered);
 }
 
@@ -178,13 +176,12 @@ void User::judge_submit(SimRun& run, const Draft& draft, const Result<TaskRef>& 
 void User::wait_some_task(SimRun& run) {
   if (run.tasks.empty()) return;
   const uint64_t task = prng_.below(run.tasks.size());
-  const Result<void> waited =
-      level_.front().wait_task(*run.record, TaskRef{run.record->id, task});
+  const Result<void> waited = level_.front().wait_task(*run.record, TaskRef{run.record->id, task});
   const engine::TaskState state = run.record->tasks[task];
   if (state == engine::TaskState::kLive || waited.ok() != (state == engine::TaskState::kOk)) {
-    shared_.checks.fail(Verdict::kCorrectness,
-                        fmt::format("a wait for task {} told another end than it has",
-                                    run.tasks[task]));
+    shared_.checks.fail(
+        Verdict::kCorrectness,
+        fmt::format("a wait for task {} told another end than it has", run.tasks[task]));
   }
 }
 
@@ -196,8 +193,7 @@ void User::wait_run(SimRun& run, bool may_hurry) {
   }
   const Result<void> waited = level_.front().wait_run(*run.record, deadline);
   shared_.note(name_, EventKind::kRunWaited, run.number, waited.ok());
-  if (!waited && waited.error().code() == Code::kDeadline &&
-      deadline != base::Instant::never()) {
+  if (!waited && waited.error().code() == Code::kDeadline && deadline != base::Instant::never()) {
     ++shared_.faults.deadlines;
     return;
   }

@@ -25,7 +25,10 @@ struct Features {
 class User {
  public:
   User(Level* level, uint64_t seed, std::string name, Features* features)
-      : level_(*level), shared_(level->shared()), prng_(seed), name_(std::move(name)),
+      : level_(*level),
+        shared_(level->shared()),
+        prng_(seed),
+        name_(std::move(name)),
         features_(*features) {}
   User(const User&) = delete;
   User& operator=(const User&) = delete;

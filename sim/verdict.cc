@@ -120,9 +120,8 @@ void judge(Level& level) {
       const Checks::Started& started = shared.checks.started(run->tasks[i]);
       lost += outcomes[i] == Outcome::kEndpointFailed;
       shared.faults.cancels += outcomes[i] == Outcome::kSkipped && run->cancelled;
-      seen[run->tasks[i]] = {outcomes[i],          started.starts,
-                             started.ended,        started.input_hash,
-                             run->cancelled,       shared.may_lack_worker,
+      seen[run->tasks[i]] = {outcomes[i],        started.starts, started.ended,
+                             started.input_hash, run->cancelled, shared.may_lack_worker,
                              shared.deaths > 0};
     }
   }

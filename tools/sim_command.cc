@@ -26,8 +26,9 @@ bool choose_fault(int number) {
   base::set_fault(number);
   return true;
 #else
-  std::fprintf(stderr, "strata: this program was built without the deliberate faults; configure the "
-                       "build with -DSTRATA_FAULTS=ON to have them\n");
+  std::fprintf(stderr,
+               "strata: this program was built without the deliberate faults; configure the "
+               "build with -DSTRATA_FAULTS=ON to have them\n");
   return false;
 #endif
 }
@@ -38,18 +39,16 @@ int run_one(const Arguments& arguments) {
   const sim::SeedResult result =
       arguments.verbose ? sim::run_seed(options, true) : sim::run_seed_twice(options);
   std::printf("%s", sim::describe(options).c_str());
-  std::printf("%s: %llu events, %llu tasks (%llu succeeded, %llu failed, %llu skipped), %llu runs, "
-              "%llu steps, %.3f ms of virtual time, fingerprint %016llx\n",
-              result.counts() ? "counts" : "does not count",
-              static_cast<unsigned long long>(result.events),
-              static_cast<unsigned long long>(result.tasks),
-              static_cast<unsigned long long>(result.succeeded),
-              static_cast<unsigned long long>(result.failed),
-              static_cast<unsigned long long>(result.skipped),
-              static_cast<unsigned long long>(result.runs),
-              static_cast<unsigned long long>(result.steps),
-              static_cast<double>(result.virtual_ns) * 1e-6,
-              static_cast<unsigned long long>(result.fingerprint));
+  std::printf(
+      "%s: %llu events, %llu tasks (%llu succeeded, %llu failed, %llu skipped), %llu runs, "
+      "%llu steps, %.3f ms of virtual time, fingerprint %016llx\n",
+      result.counts() ? "counts" : "does not count", static_cast<unsigned long long>(result.events),
+      static_cast<unsigned long long>(result.tasks),
+      static_cast<unsigned long long>(result.succeeded),
+      static_cast<unsigned long long>(result.failed),
+      static_cast<unsigned long long>(result.skipped), static_cast<unsigned long long>(result.runs),
+      static_cast<unsigned long long>(result.steps), static_cast<double>(result.virtual_ns) * 1e-6,
+      static_cast<unsigned long long>(result.fingerprint));
   if (result.verdict != sim::Verdict::kOk) {
     std::printf("verdict %d: %s\n%s", static_cast<int>(result.verdict), result.what.c_str(),
                 result.last_events.c_str());
@@ -103,21 +102,24 @@ void add_sim_command(CLI::App& app, std::function<int()>* action) {
       ->check(CLI::Range(1, 1024))
       ->excludes(one)
       ->capture_default_str();
-  command->add_option("--failures", jobs.failures_max,
-                      "Each process stops when this many of its seeds have failed.")
+  command
+      ->add_option("--failures", jobs.failures_max,
+                   "Each process stops when this many of its seeds have failed.")
       ->check(CLI::PositiveNumber)
       ->excludes(one)
       ->capture_default_str();
-  command->add_option("--twice", jobs.twice_one_in,
-                      "One seed in so many is run twice and compared; 0 compares none.")
+  command
+      ->add_option("--twice", jobs.twice_one_in,
+                   "One seed in so many is run twice and compared; 0 compares none.")
       ->excludes(one)
       ->capture_default_str();
   command->add_option("--fault", arguments->fault,
                       "Switches the deliberate fault of this number on, which the simulator must "
                       "find. The program must be built with STRATA_FAULTS.");
-  command->add_option("--mode", arguments->mode,
-                      "swarm draws everything; lite has three workers and crashes alone; "
-                      "performance has no faults and always the same work.")
+  command
+      ->add_option("--mode", arguments->mode,
+                   "swarm draws everything; lite has three workers and crashes alone; "
+                   "performance has no faults and always the same work.")
       ->capture_default_str();
   command->add_flag("--verbose", arguments->verbose,
                     "Prints every event of the one seed, and runs it once.");

@@ -149,8 +149,8 @@ SimOutcome run_jobs(const SimJobs& jobs) {
       int status = 0;
       ::waitpid(job.pid, &status, 0);
       if (outcome.verdict == 0 && status != 0) {
-        outcome.verdict = WIFEXITED(status) ? WEXITSTATUS(status)
-                                            : static_cast<int>(sim::Verdict::kCrash);
+        outcome.verdict =
+            WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(sim::Verdict::kCrash);
       }
       running.erase(running.begin() + static_cast<ptrdiff_t>(i - 1));
     }

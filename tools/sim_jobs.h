@@ -12,12 +12,12 @@ namespace strata::tools {
 
 struct SimJobs {
   uint64_t from = 1;
-  uint64_t counting = 100;      // seeds that count, of all jobs together
+  uint64_t counting = 100;  // seeds that count, of all jobs together
   uint32_t jobs = 1;
-  uint64_t failures_max = 1;    // of each job, then it stops
-  uint64_t twice_one_in = 20;   // seeds that are run twice, to compare
+  uint64_t failures_max = 1;   // of each job, then it stops
+  uint64_t twice_one_in = 20;  // seeds that are run twice, to compare
   sim::Mode mode = sim::Mode::kSwarm;
-  bool progress = false;        // a line now and then
+  bool progress = false;  // a line now and then
 };
 
 struct SimOutcome {

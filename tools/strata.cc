@@ -25,7 +25,9 @@ void add_version(CLI::App& app, Action* action) {
 }
 
 #ifdef STRATA_COMMAND_HAS_SIM
-void add_sim(CLI::App& app, Action* action) { strata::tools::add_sim_command(app, action); }
+void add_sim(CLI::App& app, Action* action) {
+  strata::tools::add_sim_command(app, action);
+}
 #else
 void add_sim(CLI::App& app, Action* action) {
   CLI::App* const command = app.add_subcommand(

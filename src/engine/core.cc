@@ -14,7 +14,9 @@ namespace {
 constexpr uint64_t pack(uint32_t slot, uint32_t generation) {
   return uint64_t{generation} << 32 | slot;
 }
-constexpr uint32_t slot_of(uint64_t task) { return static_cast<uint32_t>(task); }
+constexpr uint32_t slot_of(uint64_t task) {
+  return static_cast<uint32_t>(task);
+}
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -30,7 +32,7 @@ Core::Core(Options options)
       registry_(options_.limits.callables),
       buffers_(options_.uid_high, options_.limits.buffers),
       arena_(options_.limits.heap_bytes),
-      space_(options_.limits.heap_bytes) {}
+      space_(heap_address_bytes(options_.limits)) {}
 
 // ---------------------------------------------------------------- workers
 
@@ -114,13 +116,20 @@ void Core::refuse_worker(uint32_t worker, const std::string& reason) {
 // ---------------------------------------------------------------- stepping
 
 void Core::step(base::Instant now) {
+  const bool timed = wants_time();  // else `now` says nothing
   if (!busy_.empty()) poll_workers(now);
   if (!barred_.empty()) unbar_workers();
   if (!sched_.terminal().empty()) account_terminal();
-  pump_registry(now);
-  if (controls_open_ > 0) check_control_deadlines(now);
+  if (timed) {
+    pump_registry(now);
+    check_control_deadlines(now);
+  }
   dispatch_ready();
-  if (!sched_.terminal().empty()) account_terminal();
+  // What is skipped may end a run, and then the next one's tasks are to be handed out.
+  while (!sched_.terminal().empty()) {
+    account_terminal();
+    dispatch_ready();
+  }
   if (buffers_.has_freed()) collect_freed();
 }
 
@@ -177,9 +186,9 @@ void Core::on_completion(const mailbox::Completion& completion) {
   }
   std::string text = text_of(completion.text);
   if (text.empty()) text = fmt::format("it returned {}", completion.code);
-  const uint32_t cause = causes_.add(
-      Error(Code::kTaskFailed, Scope::kTask, std::move(text), task_where(sched_.slot(index), worker)),
-      sched_.poison());
+  const uint32_t cause = causes_.add(Error(Code::kTaskFailed, Scope::kTask, std::move(text),
+                                           task_where(sched_.slot(index), worker)),
+                                     sched_.poison());
   sched_.finish(index, sched::Outcome::kTaskFailed, cause);
 }
 
@@ -235,8 +244,8 @@ void Core::skip_without_worker() {
   while (sched_.has_ready()) {
     sched_.skip_ready(causes_.add(
         Error(Code::kNoWorker, Scope::kTask,
-              fmt::format("no live worker is left to run it (the last was lost: {}); it did not run",
-                          last),
+              fmt::format(
+                  "no live worker is left to run it (the last was lost: {}); it did not run", last),
               options_.path),
         sched_.poison()));
     account_terminal();
@@ -347,7 +356,7 @@ void Core::finish_runs() {
 // ---------------------------------------------------------------- controls
 
 void Core::pump_registry(base::Instant now) {
-  while (registry_.has_actions() || registry_.has_ready()) {
+  while (registry_waits()) {
     for (registry::Action& action : registry_.take_actions()) {
       const uint32_t worker = action.worker;
       ++controls_open_;
@@ -369,10 +378,11 @@ void Core::pump_registry(base::Instant now) {
 // Posts the next control of the worker, where none stands in its slot.
 void Core::post_controls(uint32_t worker, base::Instant now) {
   WorkerEntry& entry = workers_[worker];
-  while (!entry.control_posted && entry.state != WorkerState::kLost) {
+  while (!entry.control_posted && !entry.exit_posted && entry.state != WorkerState::kLost) {
     if (entry.controls.empty()) {
       if (!entry.exiting) return;
       if (!entry.endpoint->control(static_cast<uint32_t>(Command::kExit), {})) return;
+      entry.exit_posted = true;
       if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
       return;  // its answer is its end
     }
@@ -385,8 +395,8 @@ void Core::post_controls(uint32_t worker, base::Instant now) {
     const Result<void> posted =
         entry.endpoint->control(static_cast<uint32_t>(action.phase), request.bytes());
     if (!posted) {
-      const registry::Reply refused{worker, action.transaction, action.phase,
-                                    posted.error().code(), posted.error().message()};
+      const registry::Reply refused{worker, action.transaction, action.phase, posted.error().code(),
+                                    posted.error().message()};
       entry.controls.pop_front();
       --controls_open_;
       registry_.on_reply(refused);
@@ -415,8 +425,7 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
     }
     return;
   }
-  if (entry.controls.empty() ||
-      static_cast<uint32_t>(entry.controls.front().phase) != command) {
+  if (entry.controls.empty() || static_cast<uint32_t>(entry.controls.front().phase) != command) {
     doubt(worker, "it answered a control that it was not given");
     return;
   }
@@ -444,20 +453,21 @@ void Core::check_control_deadlines(base::Instant now) {
       entry.control_since = now;
     } else if (now - entry.control_since > limit) {
       STRATA_MARK("engine: a control is not answered in time");
-      doubt(worker, fmt::format("it did not answer a control within {} ms",
-                                options_.timeouts.control_ms));
+      doubt(worker,
+            fmt::format("it did not answer a control within {} ms", options_.timeouts.control_ms));
       entry.control_since = now;
     }
   }
 }
 
 base::Instant Core::next_deadline() const {
+  if (registry_waits()) return {};  // for a step that has the time
   base::Instant next = base::Instant::never();
   for (const WorkerEntry& entry : workers_) {
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
     if (entry.inline_endpoint != nullptr) continue;
-    next = std::min(next, entry.control_since +
-                              base::Duration::from_ms(options_.timeouts.control_ms + 1));
+    next = std::min(
+        next, entry.control_since + base::Duration::from_ms(options_.timeouts.control_ms + 1));
   }
   return next;
 }

@@ -148,8 +148,7 @@ class Registry {
     CallableKind kind;
     std::string name;
     EntryRef entry;
-    uint32_t handles;
-    uint32_t references;
+    uint32_t handles, references;
     bool visible;
   };
   // None for a free index.
@@ -219,18 +218,15 @@ class Registry {
   void open_flight(uint64_t transaction, uint32_t worker, uint32_t index, Purpose purpose,
                    Phase phase);
   void erase_flight(FlightIt it);
-
   void advance_open();
   void fail_open(Error error);
   void commit_open();
   void close_open(Result<EntryRef> outcome);
   void on_transaction_reply(FlightIt it, const Reply& reply);
   void lose_in_open(FlightIt it);
-
   void replay(uint32_t index, uint32_t worker);
   void on_replay_reply(FlightIt it, const Reply& reply);
   void check_ready(uint32_t worker);
-
   void drop_handle(uint32_t index);
   void remove(uint32_t index);
   void on_undone(FlightIt it, const Reply& reply);
