@@ -147,6 +147,8 @@ void Simulation::set_up(User& user) {
 void Simulation::host() {
   User first(level_.get(), shared_.options.seed ^ 0x686f7374ull, "host", &features_);
   level_->add_first_workers();
+  spawn("nemesis", [this] { nemesis(); });
+  if (shared_.options.late_workers > 0) spawn("newcomers", [this] { newcomers(); });
   set_up(first);
   playing_ = shared_.options.users;
   for (uint32_t i = 0; i < shared_.options.users; ++i) {
@@ -219,8 +221,6 @@ SeedResult Simulation::run() {
   spawn("engine", [this] { level_->front().engine_main(); });
   spawn("host", [this] { host(); });
   host_ = fibers_.back();
-  spawn("nemesis", [this] { nemesis(); });
-  if (shared_.options.late_workers > 0) spawn("newcomers", [this] { newcomers(); });
   Scheduler::Stop stop = Scheduler::Stop::kSteps;
   while (stop == Scheduler::Stop::kSteps && !shared_.checks.failed() &&
          scheduler_->steps() < shared_.options.steps_max) {

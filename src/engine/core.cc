@@ -227,29 +227,22 @@ void Core::dispatch_ready() {
     return;
   }
   if (sched_.queues().open_count() == 0) {
-    if (!workers_expected_) skip_without_worker();
-    return;
-  }
-  while (const auto assignment = sched_.next_assignment()) dispatch(*assignment);
-  take_back();
-}
-
-// Run by run: where the skipped tasks were the last of one, the next one begins with ready tasks.
-void Core::skip_without_worker() {
-  STRATA_MARK("engine: no worker is left");
-  std::string last = "none was started";
-  for (const WorkerEntry& entry : workers_) {
-    if (!entry.loss.empty()) last = entry.loss;
-  }
-  while (sched_.has_ready()) {
+    if (workers_expected_) return;
+    STRATA_MARK("engine: no worker is left");
+    std::string last = "none was started";
+    for (const WorkerEntry& entry : workers_) {
+      if (!entry.loss.empty()) last = entry.loss;
+    }
     sched_.skip_ready(causes_.add(
         Error(Code::kNoWorker, Scope::kTask,
               fmt::format(
                   "no live worker is left to run it (the last was lost: {}); it did not run", last),
               options_.path),
         sched_.poison()));
-    account_terminal();
+    return;
   }
+  while (const auto assignment = sched_.next_assignment()) dispatch(*assignment);
+  take_back();
 }
 
 const TaskHead& Core::head_of(uint32_t slot) {
@@ -448,8 +441,7 @@ void Core::check_control_deadlines(base::Instant now) {
     WorkerEntry& entry = workers_[worker];
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
     if (entry.inline_endpoint != nullptr) continue;  // a call in this process cannot be ended
-    // A control that a step without the time has posted begins here.
-    if (sched_.queues().length(worker) > 0 || entry.control_since == base::Instant{}) {
+    if (sched_.queues().length(worker) > 0) {
       entry.control_since = now;
     } else if (now - entry.control_since > limit) {
       STRATA_MARK("engine: a control is not answered in time");

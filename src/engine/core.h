@@ -184,7 +184,6 @@ class Core final : private EndpointSink {
 
   void poll_workers(base::Instant now);
   void dispatch_ready();
-  void skip_without_worker();
   void dispatch(sched::Assignment assignment);
   void take_back();
   void unbar_workers();
