@@ -73,7 +73,7 @@ void draw_work(Draw& draw, Options& o) {
   o.callable_churn = draw.often_zero(400, draw.chance(1, 4) ? 900 : 150);
   o.build_error = draw.often_zero(700, 100);
   o.bad_submit = draw.often_zero(500, 50);
-  o.big_result = draw.often_zero(900, draw.chance(1, 2) ? 500 : 50);
+  o.big_result = draw.often_zero(920, 60);
   o.big_args = draw.often_zero(900, draw.chance(1, 2) ? 500 : 50);
 }
 
@@ -99,6 +99,40 @@ void draw_waits(Draw& draw, Options& o) {
   o.spin_looks = draw.between(0, 8);
   o.child_spin_ns = draw.chance(1, 3) ? 0 : draw.scaled(100, 4);
   o.watch_ns = draw.scaled(2'000, 7);
+}
+
+// Now and then work that fills a ring of a mailbox: of entries that were taken back, of arguments,
+// of results that nobody reads for a while.
+void fill_rings(Draw& draw, Options& o) {
+  if (o.inline_workers > 0 || !draw.chance(1, 16)) return;
+  o.workers = 2;
+  o.slots = 256;
+  o.runs = 3;
+  o.users = 1;
+  switch (draw.between(0, 2)) {
+    case 0:
+      o.depth = 63;
+      o.tasks = 80;
+      o.accesses = 1;
+      o.no_dep = 950;
+      o.task_ns = 100'000;
+      o.cancel = 600;
+      break;
+    case 1:
+      o.depth = 16;
+      o.tasks = 25;
+      o.no_dep = 800;
+      o.big_args = 900;
+      break;
+    default:
+      o.depth = 16;
+      o.tasks = 25;
+      o.no_dep = 800;
+      o.task_ns = 500;
+      o.big_result = 900;
+      o.watch_ns = 4'000'000;
+      o.wait_task = 0;
+  }
 }
 
 }  // namespace
@@ -133,6 +167,7 @@ Options draw_options(uint64_t seed, Mode mode) {
       draw_work(draw, o);
       draw_faults(draw, o);
       draw_waits(draw, o);
+      fill_rings(draw, o);
       break;
     case Mode::kLite:
       draw_work(draw, o);
