@@ -44,7 +44,9 @@ enum class Command : uint32_t {
 
 // Bytes of address space for a heap of that many bytes: what is freed becomes free space only once
 // its pages are given back, and segments leave gaps between them. Only touched pages cost memory.
-constexpr uint64_t heap_address_bytes(const Limits& limits) { return 2 * limits.heap_bytes; }
+constexpr uint64_t heap_address_bytes(const Limits& limits) {
+  return 2 * limits.heap_bytes;
+}
 
 // What stands before the encoded arguments in a slot's payload.
 struct TaskHead {
@@ -59,6 +61,8 @@ class Core final : private EndpointSink {
     Limits limits;
     Timeouts timeouts;
     uint64_t uid_high = 1;  // 64 random bits
+    // Workers that a thread which goes on stepping keeps awake: cores less its own, at least one.
+    uint32_t awake_max = 1;
   };
 
   explicit Core(Options options);
@@ -124,8 +128,24 @@ class Core final : private EndpointSink {
   Result<NewBuffer> create_temporary(uint64_t bytes);
 
   // --- Stepping.
-  // `now` may be anything unless wants_time().
-  void step(base::Instant now);
+  // `now` may be anything unless wants_time(). `streaming`: the caller's next call follows soon, so
+  // completions that nothing waits for are taken by the half queue.
+  void step(base::Instant now, bool streaming = false);
+  // Before the leader sleeps: its core becomes free, so sleeping workers are woken for what waits
+  // behind others. True: there are wakes to carry out.
+  bool spread();
+  // What a waiting thread must hear of; counted for each that waits.
+  enum class Wake : uint8_t {
+    kRunEnd,  // no more than what the engine itself needs
+    kSoon,    // room for more tasks
+    kEach,    // every completion
+  };
+  void add_waiter(Wake wake) { ++waiters_[static_cast<size_t>(wake)]; }
+  void drop_waiter(Wake wake) { --waiters_[static_cast<size_t>(wake)]; }
+  // Tells the workers which completions are worth a wake-up of the sleeping engine; before the
+  // hub's flag is set. And: of all again, because another thread has changed what is in flight.
+  void set_wake_points();
+  void clear_wake_points();
   bool wants_time() const { return controls_open_ > 0 || registry_waits(); }
   base::Instant next_deadline() const;
   // No run is open or unfinished.
@@ -134,8 +154,15 @@ class Core final : private EndpointSink {
   bool has_news() const;
   // A worker's full ring may empty without a word: look again soon.
   bool has_barred() const { return !barred_.empty(); }
-  // Workers that may have news, for a thread that spins without the token.
-  void busy_endpoints(std::vector<const WorkerEndpoint*>* out) const;
+  // What a thread that spins without the token looks at: for each busy worker the first completion
+  // that lets something go on. To take them one by one would only make both sides wait for the
+  // lines between them.
+  struct Awaited {
+    const WorkerEndpoint* endpoint;
+    uint32_t ahead;
+    bool ready() const { return endpoint->has_news_ahead(ahead); }
+  };
+  void busy_endpoints(std::vector<Awaited>* out) const;
   // An inline worker with something to run: take() it, run() it without the token, put() it.
   InlineEndpoint* inline_work() const;
   // Whether something ended since the last call: a task, a run, a registration.
@@ -166,6 +193,8 @@ class Core final : private EndpointSink {
     WorkerState state = WorkerState::kAdded;
     std::string loss;
     uint64_t tasks_done = 0;
+    bool unconfirmed =
+        false;            // was pushed to while it had work; whether it sleeps is not looked at
     bool busy = false;    // in busy_
     bool barred = false;  // in barred_
     bool exiting = false;
@@ -180,8 +209,12 @@ class Core final : private EndpointSink {
   void on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) override;
   void on_abandoned(uint64_t task, uint64_t ticket, bool started) override;
 
-  void poll_workers(base::Instant now);
+  void poll_workers(base::Instant now, bool streaming);
   void dispatch_ready();
+  bool may_wake() const;
+  void assign_all();
+  uint64_t wake_point(uint32_t worker) const;
+  uint32_t ahead_of(uint32_t worker) const;
   void dispatch(sched::Assignment assignment);
   void take_back();
   void unbar_workers();
@@ -230,6 +263,9 @@ class Core final : private EndpointSink {
   std::vector<Kill> kills_;
   std::vector<Punch> punches_;
   bool notable_ = false;
+  bool spreading_ = false;
+  bool wake_points_set_ = false;
+  std::array<uint32_t, 3> waiters_{};  // by Wake
 };
 
 }  // namespace strata::engine
