@@ -29,10 +29,23 @@ Result<void> WorkerCore::must_run(const char* what) {
 
 // ---------------------------------------------------------------- buffers
 
+namespace {
+
+// A second try where the heap is full: the first makes idle segments go, and the end of its call
+// gives their pages back.
+template <class Front, class Create>
+Result<engine::Core::NewBuffer> create_in(Front& front, Create&& create) {
+  Result<engine::Core::NewBuffer> made = front.call(create);
+  if (!made && made.error().code() == Code::kResourceExhausted) made = front.call(create);
+  return made;
+}
+
+}  // namespace
+
 Result<engine::Core::NewBuffer> WorkerCore::create_buffer(size_t nbytes) {
   if (life_ == Life::kClosed) return refuse(Code::kWrongState, "create_buffer of a closed Worker");
   Result<engine::Core::NewBuffer> made =
-      front_->call([&](engine::Core& core) { return core.create_buffer(nbytes); });
+      create_in(*front_, [&](engine::Core& core) { return core.create_buffer(nbytes); });
   if (made && made->dirty) std::memset(heap_.data() + made->heap_offset, 0, made->bytes);
   return made;
 }
@@ -136,7 +149,7 @@ Result<Tensor> WorkerCore::temporary(DType dtype, std::span<const uint64_t> shap
   }
   STRATA_ASSIGN(Tensor tensor, runtime::contiguous(dtype, shape));
   const uint64_t bytes = tensor.elements() * size_of(dtype);
-  STRATA_ASSIGN(const engine::Core::NewBuffer made, front_->call([&](engine::Core& core) {
+  STRATA_ASSIGN(const engine::Core::NewBuffer made, create_in(*front_, [&](engine::Core& core) {
     return core.create_temporary(bytes);
   }));
   tensor.uid = made.uid;
