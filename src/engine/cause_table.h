@@ -1,6 +1,6 @@
-// CauseTable: the texts behind the cause numbers that poison and terminal tasks carry. Bounded: when
-// it is full the causes that are in no use any more are dropped, and if none can be, a new one is
-// told in general words. The caller locks.
+// CauseTable: the texts behind the cause numbers that poison and terminal tasks carry. Bounded:
+// when it is full the causes that are in no use any more are dropped, and if none can be, a new one
+// is told in general words. The caller locks.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,9 @@ class CauseTable {
   static constexpr uint32_t kCausesMax = 4096;
 
   CauseTable() {
-    causes_.emplace_back(Error(Code::kTaskFailed, Scope::kTask,
-                               "an earlier task failed; too many causes were open to keep its text"));
+    causes_.emplace_back(
+        Error(Code::kTaskFailed, Scope::kTask,
+              "an earlier task failed; too many causes were open to keep its text"));
   }
 
   // for_each_used(visit) calls visit(cause) for every cause that something carries, where asked.

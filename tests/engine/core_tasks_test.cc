@@ -261,6 +261,24 @@ TEST(CoreTasks, CancelAllEndsBothRuns) {
   EXPECT_TRUE(rig.core.can_drain());
 }
 
+TEST(CoreTasks, ACancelledRunKeepsItsTextHoweverMuchFailsBeforeIt) {
+  CoreRig rig(1, {.slots = 8192, .buffers = 4});
+  const auto first = rig.core.open_run();
+  for (uint32_t i = 0; i < CauseTable::kCausesMax + 100; ++i) rig.submit(*first);
+  rig.core.seal_run(*first, std::nullopt);
+  const auto second = rig.core.open_run();
+  rig.core.cancel_run(*second);
+  while (!first->done) {
+    rig.step();
+    while (!rig.fake().queue.empty()) rig.fake().fail("broken");
+  }
+  rig.submit(*second);
+  rig.core.seal_run(*second, std::nullopt);
+  rig.step();
+  ASSERT_TRUE(second->done);
+  EXPECT_EQ(second->outcome()->message(), "run 2 was cancelled");
+}
+
 TEST(CoreTasks, AReaderOfWhatACancelledRunShouldHaveWrittenIsToldSo) {
   CoreRig rig(1);
   const Core::NewBuffer a = rig.buffer();
