@@ -22,7 +22,8 @@ class InlineVector {
     if (this == &other) return *this;
     size_ = 0;
     reserve(other.size_);
-    if (other.size_ > 0) std::memcpy(static_cast<void*>(data()), other.data(), other.size_ * sizeof(T));
+    if (other.size_ > 0)
+      std::memcpy(static_cast<void*>(data()), other.data(), other.size_ * sizeof(T));
     size_ = other.size_;
     return *this;
   }
@@ -31,7 +32,8 @@ class InlineVector {
     if (other.heap_ == nullptr) {
       heap_.reset();
       capacity_ = N;
-      if (other.size_ > 0) std::memcpy(static_cast<void*>(data()), other.data(), other.size_ * sizeof(T));
+      if (other.size_ > 0)
+        std::memcpy(static_cast<void*>(data()), other.data(), other.size_ * sizeof(T));
     } else {
       heap_ = std::move(other.heap_);
       capacity_ = other.capacity_;

@@ -59,7 +59,7 @@ class BlockPool {
     Free* next;
   };
   struct Unaligned {
-    void operator()(std::byte* chunk) const { ::operator delete(chunk, std::align_val_t{64}); }
+    void operator()(std::byte* chunk) const { ::operator delete (chunk, std::align_val_t{64}); }
   };
 
   static uint32_t shift_of(size_t bytes) {
@@ -77,7 +77,7 @@ class BlockPool {
 
   void grow(uint32_t shift) {
     const size_t bytes = chunk_bytes(shift);
-    chunks_.emplace_back(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64})));
+    chunks_.emplace_back(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
     for (size_t at = bytes; at >= size_t{1} << shift; at -= size_t{1} << shift) {
       list({chunks_.back().get() + at - (size_t{1} << shift), shift});
     }

@@ -14,7 +14,9 @@ namespace {
 constexpr uint64_t pack(uint32_t slot, uint32_t generation) {
   return uint64_t{generation} << 32 | slot;
 }
-constexpr uint32_t slot_of(uint64_t task) { return static_cast<uint32_t>(task); }
+constexpr uint32_t slot_of(uint64_t task) {
+  return static_cast<uint32_t>(task);
+}
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -30,7 +32,7 @@ Core::Core(Options options)
       registry_(options_.limits.callables),
       buffers_(options_.uid_high, options_.limits.buffers),
       arena_(options_.limits.heap_bytes),
-      space_(options_.limits.heap_bytes) {}
+      space_(heap_address_bytes(options_.limits)) {}
 
 // ---------------------------------------------------------------- workers
 
@@ -63,6 +65,7 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
     STRATA_MARK("engine: a lost worker's mailbox is corrupt");
   }
   const bool was_ready = entry.state == WorkerState::kReady;
+  // The greeting is counted, but stands in no list.
   if (entry.state == WorkerState::kGreeted && entry.control_posted) --controls_open_;
   entry.state = WorkerState::kLost;
   entry.loss = reason;
@@ -98,6 +101,16 @@ void Core::note_busy(uint32_t worker) {
 void Core::doubt(uint32_t worker, std::string reason) {
   if (std::exchange(workers_[worker].doubted, true)) return;
   kills_.push_back({worker, std::move(reason)});
+}
+
+// It did not take what is registered. A child is ended; calls in this process are only left alone.
+void Core::refuse_worker(uint32_t worker, const std::string& reason) {
+  if (workers_[worker].inline_endpoint == nullptr) {
+    doubt(worker, reason);
+  } else {
+    STRATA_MARK("engine: an inline worker is refused");
+    lose_worker(worker, reason);
+  }
 }
 
 // ---------------------------------------------------------------- stepping
@@ -173,8 +186,8 @@ void Core::on_completion(const mailbox::Completion& completion) {
   }
   std::string text = text_of(completion.text);
   if (text.empty()) text = fmt::format("it returned {}", completion.code);
-  const uint32_t cause = add_cause(
-      Error(Code::kTaskFailed, Scope::kTask, std::move(text), task_where(sched_.slot(index), worker)));
+  const uint32_t cause = add_cause(Error(Code::kTaskFailed, Scope::kTask, std::move(text),
+                                         task_where(sched_.slot(index), worker)));
   sched_.finish(index, sched::Outcome::kTaskFailed, cause);
 }
 
@@ -187,11 +200,11 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
     sched_.requeue(index);
     return;
   }
-  const uint32_t cause = add_cause(
-      Error(Code::kEndpointFailed, Scope::kTask,
-            fmt::format("its worker was lost while it ran ({}); it may have run in part",
-                        workers_[worker].loss),
-            task_where(sched_.slot(index), worker)));
+  const uint32_t cause =
+      add_cause(Error(Code::kEndpointFailed, Scope::kTask,
+                      fmt::format("its worker was lost while it ran ({}); it may have run in part",
+                                  workers_[worker].loss),
+                      task_where(sched_.slot(index), worker)));
   sched_.finish(index, sched::Outcome::kEndpointFailed, cause);
 }
 
@@ -220,8 +233,8 @@ void Core::dispatch_ready() {
     }
     sched_.skip_ready(add_cause(
         Error(Code::kNoWorker, Scope::kTask,
-              fmt::format("no live worker is left to run it (the last was lost: {}); it did not run",
-                          last),
+              fmt::format(
+                  "no live worker is left to run it (the last was lost: {}); it did not run", last),
               options_.path)));
     return;
   }
@@ -313,8 +326,8 @@ void Core::account(uint32_t index) {
       run.tasks[slot.run_task] = TaskState::kSkipped;
       ++run.progress.skipped;
       const Error& cause = causes_.at(slot.cause);
-      const bool own = cause.code() == Code::kNoWorker ||
-                       (cause.code() == Code::kCancelled && run.cancelled);
+      const bool own =
+          cause.code() == Code::kNoWorker || (cause.code() == Code::kCancelled && run.cancelled);
       run.note_failure(
           slot.run_task, slot.order, true,
           own ? cause
@@ -351,7 +364,7 @@ void Core::pump_registry(base::Instant now) {
     }
     for (const registry::WorkerReady& ready : registry_.take_ready()) {
       if (ready.error) {
-        doubt(ready.worker, ready.error->to_string());
+        refuse_worker(ready.worker, ready.error->to_string());
         continue;
       }
       workers_[ready.worker].state = WorkerState::kReady;
@@ -381,8 +394,8 @@ void Core::post_controls(uint32_t worker, base::Instant now) {
     const Result<void> posted =
         entry.endpoint->control(static_cast<uint32_t>(action.phase), request.bytes());
     if (!posted) {
-      const registry::Reply refused{worker, action.transaction, action.phase,
-                                    posted.error().code(), posted.error().message()};
+      const registry::Reply refused{worker, action.transaction, action.phase, posted.error().code(),
+                                    posted.error().message()};
       entry.controls.pop_front();
       --controls_open_;
       registry_.on_reply(refused);
@@ -411,8 +424,7 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
     }
     return;
   }
-  if (entry.controls.empty() ||
-      static_cast<uint32_t>(entry.controls.front().phase) != command) {
+  if (entry.controls.empty() || static_cast<uint32_t>(entry.controls.front().phase) != command) {
     doubt(worker, "it answered a control that it was not given");
     return;
   }
@@ -434,12 +446,13 @@ void Core::check_control_deadlines(base::Instant now) {
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
     WorkerEntry& entry = workers_[worker];
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
+    if (entry.inline_endpoint != nullptr) continue;  // a call in this process cannot be ended
     if (sched_.queues().length(worker) > 0) {
       entry.control_since = now;
     } else if (now - entry.control_since > limit) {
       STRATA_MARK("engine: a control is not answered in time");
-      doubt(worker, fmt::format("it did not answer a control within {} ms",
-                                options_.timeouts.control_ms));
+      doubt(worker,
+            fmt::format("it did not answer a control within {} ms", options_.timeouts.control_ms));
       entry.control_since = now;
     }
   }
@@ -450,8 +463,9 @@ base::Instant Core::next_deadline() const {
   base::Instant next = base::Instant::never();
   for (const WorkerEntry& entry : workers_) {
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
-    next = std::min(next, entry.control_since +
-                              base::Duration::from_ms(options_.timeouts.control_ms + 1));
+    if (entry.inline_endpoint != nullptr) continue;
+    next = std::min(
+        next, entry.control_since + base::Duration::from_ms(options_.timeouts.control_ms + 1));
   }
   return next;
 }

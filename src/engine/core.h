@@ -2,7 +2,8 @@
 // holds the step token. No thread, no clock, no system call; time is handed in.
 //
 // Every call needs the token. step() moves what the endpoints brought and hands out what is ready;
-// afterwards the caller carries out take_wakes(), take_kills() and take_punches() without the token.
+// afterwards the caller carries out take_wakes(), take_kills() and take_punches() without the
+// token.
 #pragma once
 
 #include <array>
@@ -40,6 +41,10 @@ enum class Command : uint32_t {
   kExit = mailbox::kCommandExit,
   kHello = mailbox::kCommandHello,  // answered once the child has attached
 };
+
+// Bytes of address space for a heap of that many bytes: what is freed becomes free space only once
+// its pages are given back, and segments leave gaps between them. Only touched pages cost memory.
+constexpr uint64_t heap_address_bytes(const Limits& limits) { return 2 * limits.heap_bytes; }
 
 // What stands before the encoded arguments in a slot's payload.
 struct TaskHead {
@@ -165,7 +170,7 @@ class Core final : private EndpointSink {
     bool barred = false;  // in barred_
     bool exiting = false;
     bool exit_posted = false;
-    bool doubted = false;  // its end has been asked for
+    bool doubted = false;                   // its end has been asked for
     std::deque<registry::Action> controls;  // not posted yet, then the posted one in front
     bool control_posted = false;
     base::Instant control_since{};  // when its lane became free for the posted control
@@ -189,6 +194,7 @@ class Core final : private EndpointSink {
   void control_posted(uint32_t worker, base::Instant now);
   void check_control_deadlines(base::Instant now);
   void doubt(uint32_t worker, std::string reason);
+  void refuse_worker(uint32_t worker, const std::string& reason);
   void note_busy(uint32_t worker);
   void collect_freed();
   void collect_droppable();

@@ -43,12 +43,22 @@ Result<void> start(Context& c, bool allow_threads, const std::vector<int>& inher
   return {};
 }
 
+// It has no children of its own, so what it tells is its end at most: without this look a server
+// that was killed would seem alive for ever.
+void take_events(os::ForkServer& server) {
+  while (server.alive()) {
+    const Result<std::optional<os::ServerEvent>> event = server.next_event();
+    if (!event || !*event) return;
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<os::ForkServer>> make_fork_server(bool allow_threads,
                                                          const std::vector<int>& inherit_fds) {
   Context& c = context();
   const std::lock_guard lock(c.mutex);
+  if (c.server && c.owner == ::getpid()) take_events(*c.server);
   if (c.server && (c.owner != ::getpid() || !c.server->alive())) {
     // The parent's, or lost. A forked copy must not talk to its parent's server.
     if (c.owner != ::getpid()) static_cast<void>(c.server.release());
@@ -58,7 +68,8 @@ Result<std::unique_ptr<os::ForkServer>> make_fork_server(bool allow_threads,
     STRATA_TRY(start(c, allow_threads, inherit_fds));
   } else {
     for (const int fd : inherit_fds) {
-      if (std::find(c.inherit_fds.begin(), c.inherit_fds.end(), fd) != c.inherit_fds.end()) continue;
+      if (std::find(c.inherit_fds.begin(), c.inherit_fds.end(), fd) != c.inherit_fds.end())
+        continue;
       return Error(Code::kUnsupported, Scope::kCall,
                    fmt::format("descriptor {} of WorkerSpec::inherit_fds is not among those of the "
                                "first Worker of this process, whose fork server all share",

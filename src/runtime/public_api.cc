@@ -32,8 +32,12 @@ Buffer::~Buffer() {
 std::byte* Buffer::data() const {
   return impl_ ? impl_->core->heap() + impl_->made.heap_offset : nullptr;
 }
-size_t Buffer::size() const { return impl_ ? impl_->made.bytes : 0; }
-Uid Buffer::uid() const { return impl_ ? impl_->made.uid : Uid{}; }
+size_t Buffer::size() const {
+  return impl_ ? impl_->made.bytes : 0;
+}
+Uid Buffer::uid() const {
+  return impl_ ? impl_->made.uid : Uid{};
+}
 
 Tensor Buffer::tensor(DType dtype, std::span<const uint64_t> shape, uint64_t offset) const {
   Tensor tensor = runtime::contiguous_or_bad(dtype, shape);
@@ -48,18 +52,15 @@ Tensor Buffer::tensor(DType dtype, std::span<const uint64_t> shape, uint64_t off
 // ---------------------------------------------------------------- RunHandle
 
 struct RunHandle::Impl {
-  std::shared_ptr<WorkerCore> core;         // outlives the Worker object with its handles
-  std::shared_ptr<engine::RunRecord> run;   // shared with the engine until the run is done
+  std::shared_ptr<WorkerCore> core;        // outlives the Worker object with its handles
+  std::shared_ptr<engine::RunRecord> run;  // shared with the engine until the run is done
 
-  ~Impl() {
-    const bool unseen = core->look([&](const engine::Core&) {
-      return run->done && !run->error_seen && run->outcome().has_value();
-    });
-    if (unseen) {
-      fmt::print(stderr, "strata: run {} failed and nobody looked: {}\n", run->id,
-                 run->outcome()->to_string());
-    }
-  }
+  Impl(std::shared_ptr<WorkerCore> of, std::shared_ptr<engine::RunRecord> made)
+      : core(std::move(of)), run(std::move(made)) {}
+  // Not even moved: what goes with this object is the last look at the run.
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() { core->drop_run(std::move(run)); }
 };
 
 namespace {
@@ -115,7 +116,9 @@ Result<Orchestrator::Scope> Orchestrator::scope() {
 Result<Tensor> Orchestrator::temporary(DType dtype, std::span<const uint64_t> shape) {
   return core_.temporary(dtype, shape);
 }
-Result<void> Orchestrator::wait(TaskRef task) { return core_.wait_task(task); }
+Result<void> Orchestrator::wait(TaskRef task) {
+  return core_.wait_task(task);
+}
 
 // ---------------------------------------------------------------- Worker
 
@@ -142,17 +145,23 @@ Result<CallableHandle> Worker::register_callable(const Callable& callable) {
 Result<void> Worker::unregister_callable(const CallableHandle& handle) {
   return core_->unregister_callable(handle);
 }
-Result<void> Worker::init() { return core_->init(); }
+Result<void> Worker::init() {
+  return core_->init();
+}
 Result<void> Worker::clear_error(const Buffer& buffer) {
   const Tensor probe = buffer.tensor(DType::kU8, {}, 0);
   return core_->clear_error(probe);
 }
-Result<void> Worker::close() { return core_->close(); }
-std::vector<Worker::Child> Worker::sub_children() const { return core_->children(); }
+Result<void> Worker::close() {
+  return core_->close();
+}
+std::vector<Worker::Child> Worker::sub_children() const {
+  return core_->children();
+}
 
 Result<RunHandle> Worker::submit_erased(Erased build) {
   STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, core_->submit(build.build, build.call));
-  return RunHandle(std::make_shared<RunHandle::Impl>(RunHandle::Impl{core_, std::move(run)}));
+  return RunHandle(std::make_shared<RunHandle::Impl>(core_, std::move(run)));
 }
 Result<void> Worker::run_erased(Erased build) {
   STRATA_ASSIGN(const std::shared_ptr<engine::RunRecord> run,

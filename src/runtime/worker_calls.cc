@@ -1,6 +1,7 @@
 // The half of WorkerCore that a running Worker's users call: buffers, callables, runs.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <cstring>
 
 #include "base/result.h"
@@ -13,39 +14,27 @@
 namespace strata {
 namespace {
 
-Error refuse(Code code, std::string text) { return Error(code, Scope::kCall, std::move(text)); }
+Error refuse(Code code, std::string text) {
+  return Error(code, Scope::kCall, std::move(text));
+}
 
 }  // namespace
 
 Result<void> WorkerCore::must_run(const char* what) {
   const Life life = life_.load(std::memory_order_acquire);
   if (life == Life::kRunning || (life == Life::kClosing && front_->is_building())) return {};
-  return refuse(Code::kWrongState,
-                fmt::format("{} of a Worker that {}", what,
-                            life == Life::kCreated || life == Life::kStarting
-                                ? "is not initialised: call init() first"
-                                : "is closed"));
+  return refuse(Code::kWrongState, fmt::format("{} of a Worker that {}", what,
+                                               life == Life::kCreated || life == Life::kStarting
+                                                   ? "is not initialised: call init() first"
+                                                   : "is closed"));
 }
 
 // ---------------------------------------------------------------- buffers
 
-namespace {
-
-// A second try where the heap is full: the first makes idle segments go, and the end of its call
-// gives their pages back.
-template <class Front, class Create>
-Result<engine::Core::NewBuffer> create_in(Front& front, Create&& create) {
-  Result<engine::Core::NewBuffer> made = front.call(create);
-  if (!made && made.error().code() == Code::kResourceExhausted) made = front.call(create);
-  return made;
-}
-
-}  // namespace
-
 Result<engine::Core::NewBuffer> WorkerCore::create_buffer(size_t nbytes) {
   if (life_ == Life::kClosed) return refuse(Code::kWrongState, "create_buffer of a closed Worker");
   Result<engine::Core::NewBuffer> made =
-      create_in(*front_, [&](engine::Core& core) { return core.create_buffer(nbytes); });
+      front_->call([&](engine::Core& core) { return core.create_buffer(nbytes); });
   if (made && made->dirty) std::memset(heap_.data() + made->heap_offset, 0, made->bytes);
   return made;
 }
@@ -108,6 +97,7 @@ Result<void> WorkerCore::unregister_callable(const CallableHandle& handle) {
 
 Result<std::shared_ptr<engine::RunRecord>> WorkerCore::submit(void* build, Build call) {
   if (!front_->is_building()) STRATA_TRY(must_run("submit"));
+  if (any_dropped_.load(std::memory_order_relaxed)) log_unseen_errors();
   STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, front_->open_run());
   building_ = run;
   Orchestrator orch(*this);
@@ -149,9 +139,8 @@ Result<Tensor> WorkerCore::temporary(DType dtype, std::span<const uint64_t> shap
   }
   STRATA_ASSIGN(Tensor tensor, runtime::contiguous(dtype, shape));
   const uint64_t bytes = tensor.elements() * size_of(dtype);
-  STRATA_ASSIGN(const engine::Core::NewBuffer made, create_in(*front_, [&](engine::Core& core) {
-    return core.create_temporary(bytes);
-  }));
+  STRATA_ASSIGN(const engine::Core::NewBuffer made,
+                front_->call([&](engine::Core& core) { return core.create_temporary(bytes); }));
   tensor.uid = made.uid;
   tensor.buffer_index = made.index;
   return tensor;
@@ -166,10 +155,36 @@ Result<void> WorkerCore::wait_task(TaskRef task) {
 }
 
 Result<void> WorkerCore::wait_run(engine::RunRecord& run, std::optional<uint32_t> timeout_ms) {
-  const base::Instant deadline =
-      timeout_ms ? os::monotonic_now() + base::Duration::from_ms(*timeout_ms)
-                 : base::Instant::never();
+  const base::Instant deadline = timeout_ms
+                                     ? os::monotonic_now() + base::Duration::from_ms(*timeout_ms)
+                                     : base::Instant::never();
   return front_->wait_run(run, deadline);
+}
+
+void WorkerCore::drop_run(std::shared_ptr<engine::RunRecord> run) {
+  const bool keep = front_->look([&](const engine::Core&) {
+    if (run->done && (run->error_seen || !run->outcome())) return false;
+    dropped_.push_back(std::move(run));
+    any_dropped_ = true;
+    return true;
+  });
+  if (keep) log_unseen_errors();
+}
+
+void WorkerCore::log_unseen_errors() {
+  std::vector<std::shared_ptr<engine::RunRecord>> unseen;
+  front_->look([&](const engine::Core&) {
+    std::erase_if(dropped_, [&](std::shared_ptr<engine::RunRecord>& run) {
+      if (!run->done) return false;
+      if (!run->error_seen && run->outcome()) unseen.push_back(std::move(run));
+      return true;
+    });
+    any_dropped_ = !dropped_.empty();
+  });
+  for (const std::shared_ptr<engine::RunRecord>& run : unseen) {
+    fmt::print(stderr, "strata: run {} failed and nobody looked: {}\n", run->id,
+               run->outcome()->to_string());
+  }
 }
 
 void WorkerCore::cancel_run(engine::RunRecord& run) {
@@ -184,8 +199,8 @@ Result<std::vector<std::byte>> WorkerCore::result(const engine::RunRecord& run, 
     const auto index = static_cast<uint32_t>(task.task);
     switch (run.tasks[index]) {
       case engine::TaskState::kLive:
-        return refuse(Code::kWrongState, fmt::format("task {} is not done: wait for its run first",
-                                                     index));
+        return refuse(Code::kWrongState,
+                      fmt::format("task {} is not done: wait for its run first", index));
       case engine::TaskState::kOk: {
         const auto found = run.results.find(index);
         if (found == run.results.end()) return std::vector<std::byte>{};

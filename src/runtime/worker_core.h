@@ -45,6 +45,9 @@ class WorkerCore {
 
   Result<void> wait_run(engine::RunRecord& run, std::optional<uint32_t> timeout_ms);
   void cancel_run(engine::RunRecord& run);
+  // The last handle of a run went. Its error is logged where nobody has seen it: now, or, where the
+  // run is not done, with the next submit or close that finds it done.
+  void drop_run(std::shared_ptr<engine::RunRecord> run);
   Result<std::vector<std::byte>> result(const engine::RunRecord& run, TaskRef task);
   template <class Fn>
   auto look(Fn&& fn) {
@@ -63,6 +66,7 @@ class WorkerCore {
   Result<registry::PreparePayload> payload_of(const Callable& callable) const;
   Result<void> must_run(const char* what);
   void finish_close();
+  void log_unseen_errors();
 
   WorkerSpec spec_;
   std::string path_;
@@ -77,6 +81,9 @@ class WorkerCore {
   std::thread engine_;
   std::atomic<Life> life_{Life::kCreated};
   std::shared_ptr<engine::RunRecord> building_;  // of the thread that builds
+  // Runs without a handle whose outcome is not looked at yet; under the step token.
+  std::vector<std::shared_ptr<engine::RunRecord>> dropped_;
+  std::atomic<bool> any_dropped_{false};
 };
 
 }  // namespace strata

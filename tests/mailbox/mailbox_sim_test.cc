@@ -29,7 +29,7 @@ constexpr uint64_t kStepsMax = 4'000'000;
 #ifdef __SANITIZE_THREAD__
 constexpr uint64_t kSeeds = 300;
 #else
-constexpr uint64_t kSeeds = 4000;
+constexpr uint64_t kSeeds = 8000;
 #endif
 
 // The kernel's half of an eventfd or a futex: who waits, and that a signal came first.
@@ -99,16 +99,18 @@ class Story {
     revoke_one_in_ = uint64_t{1} << prng_.between(1, 6);
     sleep_one_in_ = uint64_t{1} << prng_.below(4);
     poll_one_in_ = uint64_t{1} << prng_.below(6);
+    control_one_in_ = prng_.chance(1, 2) ? 16 : 4096;  // each wakes a child that should sleep
     spins_max_ = prng_.chance(1, 2) ? 0 : prng_.below(30);
     const bool large_args = prng_.chance(1, 24);
-    const bool large_results = prng_.chance(1, 24);
+    const bool large_results = prng_.chance(1, 16);
     if (large_results &&
         prng_.chance(3, 4)) {  // the child runs ahead of a parent that hardly looks
       depth_ = kRingEntries;
       poll_one_in_ = uint64_t{1} << prng_.between(10, 15);
+      revoke_one_in_ = uint64_t{1} << 14;
     }
     storm_ = !large_results && prng_.chance(1, 8);
-    if (storm_) depth_ = kRingEntries;
+    if (storm_) depth_ = 2 * kRingEntries;  // the ring's own limit is met
     tasks_ = prng_.between(1, large_args || large_results ? 40
                               : storm_                    ? 500
                               : prng_.chance(1, 4)        ? 250
@@ -165,18 +167,18 @@ class Story {
   }
 
   void parent_step(Parent& side, Hub<SimMemory>& hub) {
-    bool full = false;
     if (storm_ && prng_.chance(1, 2)) {
-      full = storm(side);
+      storm(side);
     } else if (prng_.chance(1, 2)) {
-      full = !push_some(side);
+      push_some(side);
     }
     if (prng_.chance(1, revoke_one_in_)) revoke_one(side);
-    if (prng_.chance(1, 16) && !side.control_outstanding()) post_control(side);
+    if (prng_.chance(1, control_one_in_) && !side.control_outstanding()) post_control(side);
     if (prng_.chance(1, 32)) cancel(side);
     if (!prng_.chance(1, poll_one_in_)) return scheduler_.yield();
     const bool got = poll(side, prng_.between(1, kRingEntries));
-    const bool waits = !tickets_.empty() || side.control_outstanding() || full;
+    if (got) full_ = false;  // there may be room now
+    const bool waits = !tickets_.empty() || side.control_outstanding() || full_;
     if (got || !waits || !prng_.chance(1, sleep_one_in_)) return;
     if (!hub.prepare_sleep([&] { return side.has_news() || child_process_->dead(); })) return;
     parent_event_.wait(parent_process_);
@@ -187,11 +189,10 @@ class Story {
     if (side.child_asleep_after_publish()) child_event_.futex_wake(parent_process_);
   }
 
-  // False where the mailbox had no room.
-  bool push_some(Parent& side) {
-    bool room = true;
+  void push_some(Parent& side) {
+    const uint64_t first = next_task_;
     for (uint64_t n = prng_.between(1, 4);
-         n > 0 && room && next_task_ <= tasks_ && side.outstanding() < depth_; --n) {
+         n > 0 && next_task_ <= tasks_ && side.outstanding() < depth_; --n) {
       const uint64_t task = next_task_;
       const auto ticket = side.push({.task = task,
                                      .callable = static_cast<uint32_t>(task * 3),
@@ -199,22 +200,20 @@ class Story {
                                      .block_dim = -static_cast<int32_t>(task),
                                      .deadline_ms = static_cast<uint32_t>(task * 7)},
                                     content(task, Part::kArgs, args_max_));
-      room = ticket.has_value();
-      if (!room) break;
+      full_ = !ticket.has_value();
+      if (full_) break;
       tickets_[*ticket] = task;
       ++next_task_;
     }
-    wake_child_if_asleep(side);
-    return room;
+    if (next_task_ != first) wake_child_if_asleep(side);
   }
 
   // Fills the ring and takes everything back: the child has nothing but entries to skip, and only
-  // its skipping makes room again. True where the mailbox had no room.
-  bool storm(Parent& side) {
-    bool full = false;
-    for (int n = 0; n < 80 && !full; ++n) full = !push_some(side);
+  // its skipping makes room again.
+  void storm(Parent& side) {
+    for (int n = 0; n < 80 && (n == 0 || !full_); ++n) push_some(side);
     for (size_t n = tickets_.size(); n > 0; --n) revoke_one(side);
-    return full;
+    for (uint64_t n = prng_.below(400); n > 0; --n) scheduler_.yield();
   }
 
   void revoke_one(Parent& side) {
@@ -391,6 +390,7 @@ class Story {
   uint64_t revoke_one_in_;
   uint64_t sleep_one_in_;
   uint64_t poll_one_in_;
+  uint64_t control_one_in_;
   bool storm_;
   uint64_t spins_max_;
   size_t args_max_;
@@ -401,6 +401,7 @@ class Story {
   std::map<uint64_t, uint64_t> tickets_;  // outstanding: ticket to task
   uint64_t next_task_ = 1;
   uint32_t controls_ = 0;
+  bool full_ = false;  // the newest push found no room, and nothing came since
   uint64_t cancelled_through_ = 0;
   bool stop_ = false;
   std::string failure_;
