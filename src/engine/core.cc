@@ -195,9 +195,8 @@ void Core::on_completion(const mailbox::Completion& completion) {
   }
   std::string text = text_of(completion.text);
   if (text.empty()) text = fmt::format("it returned {}", completion.code);
-  const uint32_t cause = causes_.add(Error(Code::kTaskFailed, Scope::kTask, std::move(text),
-                                           task_where(sched_.slot(index), worker)),
-                                     sched_.poison());
+  const uint32_t cause = add_cause(Error(Code::kTaskFailed, Scope::kTask, std::move(text),
+                                         task_where(sched_.slot(index), worker)));
   sched_.finish(index, sched::Outcome::kTaskFailed, cause);
 }
 
@@ -210,12 +209,11 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
     sched_.requeue(index);
     return;
   }
-  const uint32_t cause = causes_.add(
-      Error(Code::kEndpointFailed, Scope::kTask,
-            fmt::format("its worker was lost while it ran ({}); it may have run in part",
-                        workers_[worker].loss),
-            task_where(sched_.slot(index), worker)),
-      sched_.poison());
+  const uint32_t cause =
+      add_cause(Error(Code::kEndpointFailed, Scope::kTask,
+                      fmt::format("its worker was lost while it ran ({}); it may have run in part",
+                                  workers_[worker].loss),
+                      task_where(sched_.slot(index), worker)));
   sched_.finish(index, sched::Outcome::kEndpointFailed, cause);
 }
 
@@ -242,12 +240,11 @@ void Core::dispatch_ready() {
     for (const WorkerEntry& entry : workers_) {
       if (!entry.loss.empty()) last = entry.loss;
     }
-    sched_.skip_ready(causes_.add(
+    sched_.skip_ready(add_cause(
         Error(Code::kNoWorker, Scope::kTask,
               fmt::format(
                   "no live worker is left to run it (the last was lost: {}); it did not run", last),
-              options_.path),
-        sched_.poison()));
+              options_.path)));
     return;
   }
   assign_all();
@@ -369,6 +366,14 @@ std::string Core::task_where(const sched::Scheduler::Slot& slot, uint32_t worker
   return fmt::format("{}, {}", worker_name(worker), task_name(slot, head));
 }
 
+// A cause that a terminal task carries is in use until the task is accounted for.
+uint32_t Core::add_cause(Error error) {
+  return causes_.add(std::move(error), [this](auto&& visit) {
+    sched_.poison().for_each_cause(visit);
+    for (const uint32_t slot : sched_.terminal()) visit(sched_.slot(slot).cause);
+  });
+}
+
 void Core::account_terminal() {
   for (const uint32_t slot : sched_.terminal()) account(slot);
   sched_.release_terminal();
@@ -397,7 +402,8 @@ void Core::account(uint32_t index) {
       run.tasks[slot.run_task] = TaskState::kSkipped;
       ++run.progress.skipped;
       const Error& cause = causes_.at(slot.cause);
-      const bool own = cause.code() == Code::kNoWorker || cause.code() == Code::kCancelled;
+      const bool own =
+          cause.code() == Code::kNoWorker || (cause.code() == Code::kCancelled && run.cancelled);
       run.note_failure(
           slot.run_task, slot.order, true,
           own ? cause

@@ -230,6 +230,8 @@ class Core final : private EndpointSink {
   void refuse_worker(uint32_t worker, const std::string& reason);
   void note_busy(uint32_t worker);
   void collect_freed();
+  void collect_droppable();
+  uint32_t add_cause(Error error);
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
   const TaskHead& head_of(uint32_t slot);
