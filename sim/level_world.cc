@@ -209,7 +209,7 @@ void LevelWorld::carry_out(const std::vector<engine::Core::Kill>& kills,
   parent_->drain();
   for (const engine::Core::Kill& kill : kills) {
     if (machine_->prng().chance(1, 2)) scheduler().yield();
-    hooks_.kill(kill.worker);
+    hooks_.kill(kill);
   }
   for (const engine::Core::Punch& punch : punches) {
     if (machine_->prng().chance(1, 2)) scheduler().yield();

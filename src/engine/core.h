@@ -167,6 +167,8 @@ class Core final : private EndpointSink {
   InlineEndpoint* inline_work() const;
   // Whether something ended since the last call: a task, a run, a registration.
   bool take_notable() { return std::exchange(notable_, false); }
+  // Something else has ended that a thread may wait for.
+  void note() { notable_ = true; }
 
   struct Kill {
     uint32_t worker;

@@ -42,8 +42,9 @@ void Front<World>::carry_out(std::unique_lock<typename World::Mutex>& token) {
 // Inline tasks run in the thread that steps, one at a time, without the token.
 template <class World>
 void Front<World>::run_inline(std::unique_lock<typename World::Mutex>& token) {
-  if (inline_runs_) return;
-  while (InlineEndpoint* endpoint = core_.inline_work()) {
+  while (!inline_runs_) {
+    InlineEndpoint* const endpoint = core_.inline_work();
+    if (endpoint == nullptr) return;
     inline_runs_ = true;
     endpoint->take();
     token.unlock();
@@ -52,6 +53,8 @@ void Front<World>::run_inline(std::unique_lock<typename World::Mutex>& token) {
     endpoint->put();
     inline_runs_ = false;
     core_.step(world_.now());
+    // What this step handed to other workers must not wait for the next one: nobody may come.
+    if (core_.has_wakes() || core_.has_chores()) carry_out(token);
   }
 }
 
@@ -349,7 +352,10 @@ Result<registry::EntryRef> Front<World>::register_callable(
       return outcome.has_value();
     });
   }
-  call([&](Core&) { registering_ = false; });
+  call([&](Core& core) {
+    registering_ = false;
+    core.note();  // who waits for its turn must look again
+  });
   if (!begun) return begun.error();
   return *std::move(outcome);
 }
@@ -384,8 +390,9 @@ void Front<World>::engine_main() {
       if (lead_ == Lead::kEngine && core_.idle()) break;
     } while (lead_ == Lead::kEngine && !stopping_ &&
              idle_as_leader(token, base::Instant::never(), &awaited));
-    lost_lead = lead_ != Lead::kEngine;
-    leave(token, !lost_lead);
+    const bool lost = lead_ != Lead::kEngine;
+    lost_lead = lost || stopping_;  // the kick of stop() may be taken already
+    leave(token, !lost);
   }
 }
 

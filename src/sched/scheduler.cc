@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/check.h"
+#include "base/fault.h"
 
 namespace strata::sched {
 namespace {
@@ -269,10 +270,20 @@ void Scheduler::mark_written(const Slot& slot) {
   }
 }
 
+// Only for the deliberate fault 1, which loses with the slot what outlives it.
+void Scheduler::forget_poison(const Slot& slot) {
+  if (slot.outcome == Outcome::kOk) return;
+  const Access* access = reinterpret_cast<const Access*>(slot.body.data);
+  for (uint32_t i = 0; i < slot.access_count; ++i, ++access) {
+    if (access->writes) poison_.clear(access->buffer);
+  }
+}
+
 void Scheduler::release_terminal() {
   for (const uint32_t index : terminal_) {
     Slot& slot = slots_[index];
     STRATA_DCHECK(slot.state == SlotState::kTerminal);
+    if (base::fault() == 1) forget_poison(slot);
     bodies_.free(slot.body);
     slot.body = {};
     slot.state = SlotState::kFree;

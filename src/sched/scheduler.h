@@ -133,6 +133,7 @@ class Scheduler {
   void settle(uint32_t slot, Outcome outcome, uint32_t cause);
   void settle_one(uint32_t slot, Outcome outcome, uint32_t cause);
   void mark_written(const Slot& slot);
+  void forget_poison(const Slot& slot);
   void advance_runs();
 
   Options options_;
