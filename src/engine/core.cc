@@ -64,7 +64,8 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
   }
   const bool was_ready = entry.state == WorkerState::kReady;
   entry.state = WorkerState::kLost;
-  entry.loss = reason;
+  // How the process ended says less than why it was made to.
+  entry.loss = entry.doubt.empty() ? reason : entry.doubt + (reason.empty() ? "" : "; ") + reason;
   sched_.close_worker(worker);
   if (was_ready) entry.endpoint->abandon(*this);
   if (entry.control_posted && entry.controls.empty()) --controls_open_;  // the greeting
@@ -96,8 +97,14 @@ void Core::note_busy(uint32_t worker) {
 }
 
 void Core::doubt(uint32_t worker, std::string reason) {
-  if (std::exchange(workers_[worker].doubted, true)) return;
-  kills_.push_back({worker, std::move(reason)});
+  WorkerEntry& entry = workers_[worker];
+  if (!entry.doubt.empty()) return;
+  entry.doubt = reason;
+  if (entry.inline_endpoint != nullptr) {
+    inline_doubted_ = true;
+  } else {
+    kills_.push_back({worker, std::move(reason)});
+  }
 }
 
 // ---------------------------------------------------------------- stepping
@@ -108,9 +115,19 @@ void Core::step(base::Instant now) {
   if (!sched_.terminal().empty()) account_terminal();
   pump_registry(now);
   if (controls_open_ > 0) check_control_deadlines(now);
+  if (inline_doubted_) lose_doubted_inline();
   dispatch_ready();
   if (!sched_.terminal().empty()) account_terminal();
   if (buffers_.has_freed()) collect_freed();
+}
+
+// An inline worker has no process to kill.
+void Core::lose_doubted_inline() {
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+    const WorkerEntry& entry = workers_[worker];
+    if (entry.inline_endpoint != nullptr && !entry.doubt.empty()) lose_worker(worker, {});
+  }
+  inline_doubted_ = false;
 }
 
 void Core::poll_workers(base::Instant now) {
@@ -351,10 +368,11 @@ void Core::pump_registry(base::Instant now) {
 // Posts the next control of the worker, where none stands in its slot.
 void Core::post_controls(uint32_t worker, base::Instant now) {
   WorkerEntry& entry = workers_[worker];
-  while (!entry.control_posted && entry.state != WorkerState::kLost) {
+  while (!entry.control_posted && !entry.exit_posted && entry.state != WorkerState::kLost) {
     if (entry.controls.empty()) {
       if (!entry.exiting) return;
       if (!entry.endpoint->control(static_cast<uint32_t>(Command::kExit), {})) return;
+      entry.exit_posted = true;
       if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
       return;  // its answer is its end
     }
@@ -420,7 +438,9 @@ void Core::check_control_deadlines(base::Instant now) {
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
     WorkerEntry& entry = workers_[worker];
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
-    if (sched_.queues().length(worker) > 0) {
+    if (entry.inline_endpoint != nullptr) continue;  // answers before the caller returns
+    // Without a time where it was posted by a step that had none.
+    if (sched_.queues().length(worker) > 0 || entry.control_since == base::Instant{}) {
       entry.control_since = now;
     } else if (now - entry.control_since > limit) {
       STRATA_MARK("engine: a control is not answered in time");

@@ -113,8 +113,10 @@ class Core final : private EndpointSink {
   std::optional<Error> stuck() const;
 
   static constexpr size_t kScopesMax = 64;
-  Result<void> begin_scope();
-  void end_scope();
+  // A name for end_scope, never given again.
+  Result<uint64_t> begin_scope();
+  // With all scopes inside it. Nothing where it has ended already.
+  void end_scope(uint64_t scope);
   // Owned by the innermost scope of the run that is built.
   Result<NewBuffer> create_temporary(uint64_t bytes);
 
@@ -163,7 +165,8 @@ class Core final : private EndpointSink {
     bool busy = false;    // in busy_
     bool barred = false;  // in barred_
     bool exiting = false;
-    bool doubted = false;  // its end has been asked for
+    bool exit_posted = false;
+    std::string doubt;  // why its end has been asked for, where it has
     std::deque<registry::Action> controls;  // not posted yet, then the posted one in front
     bool control_posted = false;
     base::Instant control_since{};  // when its lane became free for the posted control
@@ -186,6 +189,7 @@ class Core final : private EndpointSink {
   void control_posted(uint32_t worker, base::Instant now);
   void check_control_deadlines(base::Instant now);
   void doubt(uint32_t worker, std::string reason);
+  void lose_doubted_inline();
   void note_busy(uint32_t worker);
   void collect_freed();
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
@@ -213,7 +217,13 @@ class Core final : private EndpointSink {
   std::array<std::shared_ptr<RunRecord>, sched::Scheduler::kRunsMax> runs_;
   std::array<uint32_t, sched::Scheduler::kRunsMax> cancel_causes_{};
   uint64_t run_ids_ = 0;
-  std::vector<std::vector<uint32_t>> scopes_;  // temporaries of the run that is built
+  struct OpenScope {
+    uint64_t id;
+    std::vector<uint32_t> temporaries;
+  };
+  void end_innermost_scope();
+  std::vector<OpenScope> scopes_;  // of the run that is built; the first is the run's own
+  uint64_t scope_ids_ = 0;
   std::vector<sched::Access> accesses_;        // of the task that is submitted
   std::vector<model::Placement> placements_;   // likewise
   std::vector<buffer::BufferTable::Freed> freed_;
@@ -221,6 +231,7 @@ class Core final : private EndpointSink {
   std::vector<Kill> kills_;
   std::vector<Punch> punches_;
   bool notable_ = false;
+  bool inline_doubted_ = false;
 };
 
 }  // namespace strata::engine
