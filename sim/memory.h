@@ -3,11 +3,11 @@
 //
 // A store enters the FIFO buffer of its process and becomes visible to others later, in order:
 // when chance drains it, at a fence, a locked operation or a system call, and at death. A process
-// sees its own stores at once. Every operation may let another fiber run first; bytes are copied in
-// pieces, each a store of its own. Not modelled: reordering that x86 does not do (a missing acquire
-// or release is ThreadSanitizer's to find).
-// Spans into the mapping are read directly: only after the word that covers them was loaded.
-// Call from fibers of the world's scheduler; World and Process also from outside.
+// sees its own stores at once. Every operation may let another fiber run first, or leave its own
+// out for some time; bytes are copied in pieces, each a store of its own. Not modelled: reordering
+// that x86 does not do (a missing acquire or release is ThreadSanitizer's to find). Spans into the
+// mapping are read directly: only after the word that covers them was loaded. Call from fibers of
+// the world's scheduler; World and Process also from outside.
 #pragma once
 
 #include <algorithm>
@@ -76,6 +76,7 @@ class World {
     // From lock-step to long undisturbed stretches, from eager buffers to ones that hardly drain.
     yield_one_in_ = uint64_t{1} << prng_.below(7);
     drain_one_in_ = uint64_t{1} << prng_.below(9);
+    if (prng_.chance(1, 2)) stall_one_in_ = uint64_t{1} << prng_.between(5, 10);
   }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -91,6 +92,7 @@ class World {
   void step() {
     if (scheduler_->unwinding()) return;
     if (prng_.chance(1, yield_one_in_)) scheduler_->yield();
+    if (stall_one_in_ != 0 && prng_.chance(1, stall_one_in_)) stall();
     if (prng_.chance(1, drain_one_in_)) {
       Process& process = *processes_[prng_.below(processes_.size())];
       for (uint64_t n = prng_.between(1, 8); n > 0 && !process.buffer_.empty(); --n) {
@@ -99,11 +101,18 @@ class World {
     }
   }
 
+  // Preempted: the others go on for some time, without this one.
+  void stall() {
+    const int64_t ns = static_cast<int64_t>(prng_.below(uint64_t{1} << prng_.between(6, 15)));
+    scheduler_->block(scheduler_->now() + base::Duration{ns});
+  }
+
   Scheduler* scheduler_;
   base::Prng prng_;
   std::vector<std::unique_ptr<Process>> processes_;
   uint64_t yield_one_in_;
   uint64_t drain_one_in_;
+  uint64_t stall_one_in_ = 0;  // 0: never
 };
 
 class SimMemory {

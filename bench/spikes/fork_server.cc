@@ -87,7 +87,9 @@ void mask_all_signals(int how) {
   sigprocmask(how, &all, nullptr);
 }
 
-int pidfd_open(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+int pidfd_open(pid_t pid) {
+  return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+}
 
 bool readable(int fd, int timeout_ms = kWaitMs) {
   pollfd entry{fd, POLLIN, 0};

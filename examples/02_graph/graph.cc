@@ -45,9 +45,7 @@ int main() {
           .value();
   run.wait().value();
 
-  const strata::RunStats stats = run.stats();
-  std::printf("total %g by %llu tasks and %llu dependencies\n", total.as<double>()[0],
-              static_cast<unsigned long long>(stats.progress.succeeded),
-              static_cast<unsigned long long>(stats.dependencies));
+  std::printf("total %g by %llu tasks\n", total.as<double>()[0],
+              static_cast<unsigned long long>(run.progress().succeeded));
   worker->close().value();
 }

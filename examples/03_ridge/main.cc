@@ -129,6 +129,8 @@ int run_all(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // In a log, too, lines stand in the order in which they were written.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   std::error_code error;
   Options options;
   options.folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();

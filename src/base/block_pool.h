@@ -1,6 +1,8 @@
-// BlockPool: blocks of 256 bytes to 128 KiB in power-of-two classes, with a bound on the total.
-// A freed block goes to its class's list and is never given back to the system before the pool
-// itself goes: steady state makes no allocation. Not for objects with destructors. The caller locks.
+// BlockPool: blocks of 256 bytes to 128 KiB in power-of-two classes, with a bound on what is handed
+// out. A freed block goes to its class's list and is never given back to the system before the pool
+// itself goes: steady state makes no allocation. The bound does not count the freed ones, so that
+// no class starves because another had its peak; the pool may hold the peak of each class. Not for
+// objects with destructors. The caller locks.
 #pragma once
 
 #include <array>
@@ -29,33 +31,35 @@ class BlockPool {
 
   // Whether allocate(bytes) would succeed now.
   bool can_allocate(size_t bytes) const {
-    const uint32_t shift = shift_of(bytes);
-    return free_[shift - kLeastShift] != nullptr || chunk_bytes(shift) + total_ <= bytes_max_;
+    return used_ + (size_t{1} << shift_of(bytes)) <= bytes_max_;
   }
 
   // At least `bytes` bytes, aligned to 64; data is null where the bound is reached.
   Block allocate(size_t bytes) {
+    if (!can_allocate(bytes)) return {};
     const uint32_t shift = shift_of(bytes);
     Free*& head = free_[shift - kLeastShift];
-    if (head == nullptr && !grow(shift)) return {};
+    if (head == nullptr) grow(shift);
     Free* block = head;
     head = block->next;
+    if (head != nullptr) __builtin_prefetch(head, 1);
+    used_ += size_t{1} << shift;
     return {reinterpret_cast<std::byte*>(block), shift};
   }
 
   void free(Block block) {
-    Free*& head = free_[block.shift - kLeastShift];
-    head = new (block.data) Free{head};
+    used_ -= size_t{1} << block.shift;
+    list(block);
   }
 
-  size_t total_bytes() const { return total_; }
+  size_t used_bytes() const { return used_; }  // handed out
 
  private:
   struct Free {
     Free* next;
   };
   struct Unaligned {
-    void operator()(std::byte* chunk) const { ::operator delete(chunk, std::align_val_t{64}); }
+    void operator()(std::byte* chunk) const { ::operator delete (chunk, std::align_val_t{64}); }
   };
 
   static uint32_t shift_of(size_t bytes) {
@@ -66,19 +70,21 @@ class BlockPool {
   // Blocks come in chunks of 64 KiB or of one block, whichever is more.
   static size_t chunk_bytes(uint32_t shift) { return size_t{1} << (shift < 16 ? 16 : shift); }
 
-  bool grow(uint32_t shift) {
+  void list(Block block) {
+    Free*& head = free_[block.shift - kLeastShift];
+    head = new (block.data) Free{head};
+  }
+
+  void grow(uint32_t shift) {
     const size_t bytes = chunk_bytes(shift);
-    if (total_ + bytes > bytes_max_) return false;
-    chunks_.emplace_back(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64})));
-    total_ += bytes;
+    chunks_.emplace_back(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
     for (size_t at = bytes; at >= size_t{1} << shift; at -= size_t{1} << shift) {
-      free({chunks_.back().get() + at - (size_t{1} << shift), shift});
+      list({chunks_.back().get() + at - (size_t{1} << shift), shift});
     }
-    return true;
   }
 
   size_t bytes_max_;
-  size_t total_ = 0;
+  size_t used_ = 0;
   std::array<Free*, kMostShift - kLeastShift + 1> free_{};
   std::vector<std::unique_ptr<std::byte, Unaligned>> chunks_;
 };

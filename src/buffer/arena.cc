@@ -68,7 +68,8 @@ struct Arena::Segment {
   std::vector<Run> runs;     // of a slab; empty: a large segment
 };
 
-Arena::Arena(uint64_t heap_bytes_max) : heap_bytes_max_(heap_bytes_max), partial_(kClassCount) {}
+Arena::Arena(uint64_t heap_bytes_max)
+    : heap_bytes_max_(heap_bytes_max), partial_(kClassCount), empty_(kClassCount) {}
 Arena::~Arena() = default;
 
 uint64_t Arena::rounded(uint64_t bytes) {
@@ -172,7 +173,7 @@ bool Arena::take_small(uint64_t size, Range* out) {
   const uint32_t size_class = class_of(size);
   std::vector<RunId>& partial = partial_[size_class];
   if (partial.empty()) {
-    if (idle_runs_.empty() && !make_slab()) return false;
+    if (idle_runs_.empty() && !make_slab() && !retire_empty_runs()) return false;
     const RunId id = idle_runs_.back();
     unlist(idle_runs_, id);
     Run& run = run_of(id);
@@ -191,7 +192,8 @@ bool Arena::take_small(uint64_t size, Range* out) {
   while (run.taken[run.hint] == ~uint64_t{0}) ++run.hint;
   const uint32_t bit = static_cast<uint32_t>(std::countr_one(run.taken[run.hint]));
   run.taken[run.hint] |= uint64_t{1} << bit;
-  if (++run.live == run.places) unlist(partial, id);
+  if (run.live++ == 0) empty_[size_class].reset();
+  if (run.live == run.places) unlist(partial, id);
   const uint64_t place = uint64_t{run.hint} * 64 + bit;
   *out = {id.segment, id.run * kRunBytes + place * size, size, false};
   return true;
@@ -220,10 +222,32 @@ void Arena::free(uint32_t index, uint64_t offset) {
   used_bytes_ -= size;
   if (run.live-- == run.places) list(partial_[run.size_class], id);
   if (run.live > 0) return;
+  // The first empty run stays: a buffer that comes and goes need not set one up each time.
+  if (empty_[run.size_class]) {
+    retire(id);
+  } else {
+    empty_[run.size_class] = id;
+  }
+}
+
+void Arena::retire(RunId id) {
+  Run& run = run_of(id);
   unlist(partial_[run.size_class], id);
   run.size_class = kNoClass;
-  --segment.live_runs;
+  --segments_[id.segment]->live_runs;
   list(idle_runs_, id);
+}
+
+// The empty runs that classes keep; false where there is none.
+bool Arena::retire_empty_runs() {
+  bool any = false;
+  for (std::optional<RunId>& id : empty_) {
+    if (!id) continue;
+    retire(*id);
+    id.reset();
+    any = true;
+  }
+  return any;
 }
 
 void Arena::drop(uint32_t index) {
@@ -233,6 +257,7 @@ void Arena::drop(uint32_t index) {
 }
 
 void Arena::trim() {
+  retire_empty_runs();
   for (uint32_t index = 0; index < segments_.size(); ++index) {
     Segment* segment = segments_[index].get();
     if (segment == nullptr || segment->runs.empty() || segment->live_runs > 0) continue;

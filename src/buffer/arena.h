@@ -1,7 +1,8 @@
 // Arena: hands out byte ranges of numbered segments. Never touches the bytes.
 //
 // Up to 256 KiB: size classes in shared slab segments of 4 MiB, cut into runs of 256 KiB that serve
-// one class each; a run without a live range serves any class again. Above: a segment of its own,
+// one class each; a run without a live range serves any class again, but each class keeps one such
+// run while none is needed elsewhere. Above: a segment of its own,
 // rounded to pages, droppable when freed. Ranges begin at multiples of 64 bytes, of 4096 from
 // 4096 bytes on. The sum of all segments stays within Limits::heap_bytes.
 //
@@ -18,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "strata/result.h"
@@ -85,6 +87,8 @@ class Arena {
   Run& run_of(RunId id);
   void list(std::vector<RunId>& where, RunId id);
   void unlist(std::vector<RunId>& where, RunId id);
+  void retire(RunId id);
+  bool retire_empty_runs();
   void drop(uint32_t index);
 
   uint64_t heap_bytes_max_;
@@ -92,8 +96,9 @@ class Arena {
   uint64_t used_bytes_ = 0;
   std::vector<std::unique_ptr<Segment>> segments_;  // by index; null: not in use
   std::vector<std::vector<RunId>> partial_;         // by class: runs with a free place
-  std::vector<RunId> idle_runs_;                    // of no class
-  std::vector<uint32_t> waiting_;                   // added, neither slab nor range yet
+  std::vector<std::optional<RunId>> empty_;  // by class: the one in partial_ without a live range
+  std::vector<RunId> idle_runs_;             // of no class
+  std::vector<uint32_t> waiting_;            // added, neither slab nor range yet
   std::vector<uint32_t> droppable_;
 };
 

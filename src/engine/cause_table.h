@@ -18,8 +18,9 @@ class CauseTable {
   static constexpr uint32_t kCausesMax = 4096;
 
   CauseTable() {
-    causes_.emplace_back(Error(Code::kTaskFailed, Scope::kTask,
-                               "an earlier task failed; too many causes were open to keep its text"));
+    causes_.emplace_back(
+        Error(Code::kTaskFailed, Scope::kTask,
+              "an earlier task failed; too many causes were open to keep its text"));
   }
 
   uint32_t add(Error error, const graph::PoisonMap& poison) {

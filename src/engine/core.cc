@@ -14,7 +14,9 @@ namespace {
 constexpr uint64_t pack(uint32_t slot, uint32_t generation) {
   return uint64_t{generation} << 32 | slot;
 }
-constexpr uint32_t slot_of(uint64_t task) { return static_cast<uint32_t>(task); }
+constexpr uint32_t slot_of(uint64_t task) {
+  return static_cast<uint32_t>(task);
+}
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -30,7 +32,7 @@ Core::Core(Options options)
       registry_(options_.limits.callables),
       buffers_(options_.uid_high, options_.limits.buffers),
       arena_(options_.limits.heap_bytes),
-      space_(options_.limits.heap_bytes) {}
+      space_(heap_address_bytes(options_.limits)) {}
 
 // ---------------------------------------------------------------- workers
 
@@ -63,12 +65,13 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
     STRATA_MARK("engine: a lost worker's mailbox is corrupt");
   }
   const bool was_ready = entry.state == WorkerState::kReady;
+  // The greeting is counted, but stands in no list.
+  if (entry.state == WorkerState::kGreeted && entry.control_posted) --controls_open_;
   entry.state = WorkerState::kLost;
   // How the process ended says less than why it was made to.
-  entry.loss = entry.doubt.empty() ? reason : entry.doubt + (reason.empty() ? "" : "; ") + reason;
+  entry.loss = entry.doubt.empty() ? reason : fmt::format("{}; {}", entry.doubt, reason);
   sched_.close_worker(worker);
   if (was_ready) entry.endpoint->abandon(*this);
-  if (entry.control_posted && entry.controls.empty()) --controls_open_;  // the greeting
   entry.control_posted = false;
   controls_open_ -= static_cast<uint32_t>(entry.controls.size());
   entry.controls.clear();
@@ -100,34 +103,37 @@ void Core::doubt(uint32_t worker, std::string reason) {
   WorkerEntry& entry = workers_[worker];
   if (!entry.doubt.empty()) return;
   entry.doubt = reason;
-  if (entry.inline_endpoint != nullptr) {
-    inline_doubted_ = true;
+  kills_.push_back({worker, std::move(reason)});
+}
+
+// It did not take what is registered. A child is ended; calls in this process are only left alone.
+void Core::refuse_worker(uint32_t worker, const std::string& reason) {
+  if (workers_[worker].inline_endpoint == nullptr) {
+    doubt(worker, reason);
   } else {
-    kills_.push_back({worker, std::move(reason)});
+    STRATA_MARK("engine: an inline worker is refused");
+    lose_worker(worker, reason);
   }
 }
 
 // ---------------------------------------------------------------- stepping
 
 void Core::step(base::Instant now) {
+  const bool timed = wants_time();  // else `now` says nothing
   if (!busy_.empty()) poll_workers(now);
   if (!barred_.empty()) unbar_workers();
   if (!sched_.terminal().empty()) account_terminal();
-  pump_registry(now);
-  if (controls_open_ > 0) check_control_deadlines(now);
-  if (inline_doubted_) lose_doubted_inline();
-  dispatch_ready();
-  if (!sched_.terminal().empty()) account_terminal();
-  if (buffers_.has_freed()) collect_freed();
-}
-
-// An inline worker has no process to kill.
-void Core::lose_doubted_inline() {
-  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-    const WorkerEntry& entry = workers_[worker];
-    if (entry.inline_endpoint != nullptr && !entry.doubt.empty()) lose_worker(worker, {});
+  if (timed) {
+    pump_registry(now);
+    check_control_deadlines(now);
   }
-  inline_doubted_ = false;
+  dispatch_ready();
+  // What is skipped may end a run, and then the next one's tasks are to be handed out.
+  while (!sched_.terminal().empty()) {
+    account_terminal();
+    dispatch_ready();
+  }
+  if (buffers_.has_freed()) collect_freed();
 }
 
 void Core::poll_workers(base::Instant now) {
@@ -183,9 +189,9 @@ void Core::on_completion(const mailbox::Completion& completion) {
   }
   std::string text = text_of(completion.text);
   if (text.empty()) text = fmt::format("it returned {}", completion.code);
-  const uint32_t cause = causes_.add(
-      Error(Code::kTaskFailed, Scope::kTask, std::move(text), task_where(sched_.slot(index), worker)),
-      sched_.poison());
+  const uint32_t cause = causes_.add(Error(Code::kTaskFailed, Scope::kTask, std::move(text),
+                                           task_where(sched_.slot(index), worker)),
+                                     sched_.poison());
   sched_.finish(index, sched::Outcome::kTaskFailed, cause);
 }
 
@@ -232,8 +238,8 @@ void Core::dispatch_ready() {
     }
     sched_.skip_ready(causes_.add(
         Error(Code::kNoWorker, Scope::kTask,
-              fmt::format("no live worker is left to run it (the last was lost: {}); it did not run",
-                          last),
+              fmt::format(
+                  "no live worker is left to run it (the last was lost: {}); it did not run", last),
               options_.path),
         sched_.poison()));
     return;
@@ -346,7 +352,7 @@ void Core::finish_runs() {
 // ---------------------------------------------------------------- controls
 
 void Core::pump_registry(base::Instant now) {
-  while (registry_.has_actions() || registry_.has_ready()) {
+  while (registry_waits()) {
     for (registry::Action& action : registry_.take_actions()) {
       const uint32_t worker = action.worker;
       ++controls_open_;
@@ -355,7 +361,7 @@ void Core::pump_registry(base::Instant now) {
     }
     for (const registry::WorkerReady& ready : registry_.take_ready()) {
       if (ready.error) {
-        doubt(ready.worker, ready.error->to_string());
+        refuse_worker(ready.worker, ready.error->to_string());
         continue;
       }
       workers_[ready.worker].state = WorkerState::kReady;
@@ -385,8 +391,8 @@ void Core::post_controls(uint32_t worker, base::Instant now) {
     const Result<void> posted =
         entry.endpoint->control(static_cast<uint32_t>(action.phase), request.bytes());
     if (!posted) {
-      const registry::Reply refused{worker, action.transaction, action.phase,
-                                    posted.error().code(), posted.error().message()};
+      const registry::Reply refused{worker, action.transaction, action.phase, posted.error().code(),
+                                    posted.error().message()};
       entry.controls.pop_front();
       --controls_open_;
       registry_.on_reply(refused);
@@ -415,8 +421,7 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
     }
     return;
   }
-  if (entry.controls.empty() ||
-      static_cast<uint32_t>(entry.controls.front().phase) != command) {
+  if (entry.controls.empty() || static_cast<uint32_t>(entry.controls.front().phase) != command) {
     doubt(worker, "it answered a control that it was not given");
     return;
   }
@@ -438,25 +443,26 @@ void Core::check_control_deadlines(base::Instant now) {
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
     WorkerEntry& entry = workers_[worker];
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
-    if (entry.inline_endpoint != nullptr) continue;  // answers before the caller returns
-    // Without a time where it was posted by a step that had none.
-    if (sched_.queues().length(worker) > 0 || entry.control_since == base::Instant{}) {
+    if (entry.inline_endpoint != nullptr) continue;  // a call in this process cannot be ended
+    if (sched_.queues().length(worker) > 0) {
       entry.control_since = now;
     } else if (now - entry.control_since > limit) {
       STRATA_MARK("engine: a control is not answered in time");
-      doubt(worker, fmt::format("it did not answer a control within {} ms",
-                                options_.timeouts.control_ms));
+      doubt(worker,
+            fmt::format("it did not answer a control within {} ms", options_.timeouts.control_ms));
       entry.control_since = now;
     }
   }
 }
 
 base::Instant Core::next_deadline() const {
+  if (registry_waits()) return {};  // for a step that has the time
   base::Instant next = base::Instant::never();
   for (const WorkerEntry& entry : workers_) {
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
-    next = std::min(next, entry.control_since +
-                              base::Duration::from_ms(options_.timeouts.control_ms + 1));
+    if (entry.inline_endpoint != nullptr) continue;
+    next = std::min(
+        next, entry.control_since + base::Duration::from_ms(options_.timeouts.control_ms + 1));
   }
   return next;
 }

@@ -2,7 +2,8 @@
 // holds the step token. No thread, no clock, no system call; time is handed in.
 //
 // Every call needs the token. step() moves what the endpoints brought and hands out what is ready;
-// afterwards the caller carries out take_wakes(), take_kills() and take_punches() without the token.
+// afterwards the caller carries out take_wakes(), take_kills() and take_punches() without the
+// token.
 #pragma once
 
 #include <array>
@@ -40,6 +41,12 @@ enum class Command : uint32_t {
   kExit = mailbox::kCommandExit,
   kHello = mailbox::kCommandHello,  // answered once the child has attached
 };
+
+// Bytes of address space for a heap of that many bytes: what is freed becomes free space only once
+// its pages are given back, and segments leave gaps between them. Only touched pages cost memory.
+constexpr uint64_t heap_address_bytes(const Limits& limits) {
+  return 2 * limits.heap_bytes;
+}
 
 // What stands before the encoded arguments in a slot's payload.
 struct TaskHead {
@@ -108,7 +115,7 @@ class Core final : private EndpointSink {
   enum class Submitted : uint8_t { kDone, kFull, kRefused };
   // kFull: no room now; step and try again. kRefused: *error says why.
   Submitted submit(RunRecord& run, registry::EntryRef callable, const TaskArgs& args,
-                   const CallConfig& config, TaskRef* out, Error* error);
+                   const CallConfig& config, TaskRef* out, std::optional<Error>* error);
   // Why a submit that found no room will never find any, if that is so.
   std::optional<Error> stuck() const;
 
@@ -121,12 +128,13 @@ class Core final : private EndpointSink {
   Result<NewBuffer> create_temporary(uint64_t bytes);
 
   // --- Stepping.
+  // `now` may be anything unless wants_time().
   void step(base::Instant now);
-  bool wants_time() const { return controls_open_ > 0; }
+  bool wants_time() const { return controls_open_ > 0 || registry_waits(); }
   base::Instant next_deadline() const;
   // No run is open or unfinished.
   bool can_drain() const { return !runs_[0] && !runs_[1]; }
-  bool idle() const { return sched_.live() == 0 && controls_open_ == 0; }
+  bool idle() const { return sched_.live() == 0 && !wants_time(); }
   bool has_news() const;
   // A worker's full ring may empty without a word: look again soon.
   bool has_barred() const { return !barred_.empty(); }
@@ -166,7 +174,7 @@ class Core final : private EndpointSink {
     bool barred = false;  // in barred_
     bool exiting = false;
     bool exit_posted = false;
-    std::string doubt;  // why its end has been asked for, where it has
+    std::string doubt;                      // why its end has been asked for, where it has
     std::deque<registry::Action> controls;  // not posted yet, then the posted one in front
     bool control_posted = false;
     base::Instant control_since{};  // when its lane became free for the posted control
@@ -185,18 +193,19 @@ class Core final : private EndpointSink {
   void account(uint32_t slot);
   void finish_runs();
   void pump_registry(base::Instant now);
+  bool registry_waits() const { return registry_.has_actions() || registry_.has_ready(); }
   void post_controls(uint32_t worker, base::Instant now);
   void control_posted(uint32_t worker, base::Instant now);
   void check_control_deadlines(base::Instant now);
   void doubt(uint32_t worker, std::string reason);
-  void lose_doubted_inline();
+  void refuse_worker(uint32_t worker, const std::string& reason);
   void note_busy(uint32_t worker);
   void collect_freed();
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
   const TaskHead& head_of(uint32_t slot);
   bool slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const;
-  bool accesses_of(const TaskArgs& args, Error* error);
+  bool accesses_of(const TaskArgs& args, std::optional<Error>* error);
 
   Options options_;
   sched::Scheduler sched_;
@@ -224,14 +233,13 @@ class Core final : private EndpointSink {
   void end_innermost_scope();
   std::vector<OpenScope> scopes_;  // of the run that is built; the first is the run's own
   uint64_t scope_ids_ = 0;
-  std::vector<sched::Access> accesses_;        // of the task that is submitted
-  std::vector<model::Placement> placements_;   // likewise
+  std::vector<sched::Access> accesses_;       // of the task that is submitted
+  std::vector<model::Placement> placements_;  // likewise
   std::vector<buffer::BufferTable::Freed> freed_;
   std::vector<WorkerEndpoint*> wakes_;
   std::vector<Kill> kills_;
   std::vector<Punch> punches_;
   bool notable_ = false;
-  bool inline_doubted_ = false;
 };
 
 }  // namespace strata::engine

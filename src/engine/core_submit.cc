@@ -20,16 +20,15 @@ Result<Core::NewBuffer> Core::create_buffer(uint64_t bytes) {
     STRATA_ASSIGN(const buffer::Arena::Allocation got, arena_.allocate(bytes));
     if (!got.needs_segment) {
       const uint64_t offset = segment_offsets_[got.range.segment] + got.range.offset;
-      STRATA_ASSIGN(const uint32_t index,
-                    buffers_.create({.bytes = bytes,
-                                     .segment = got.range.segment,
-                                     .segment_offset = got.range.offset}));
+      STRATA_ASSIGN(const uint32_t index, buffers_.create({.bytes = bytes,
+                                                           .segment = got.range.segment,
+                                                           .segment_offset = got.range.offset}));
       return NewBuffer{index, buffers_.at(index).uid, offset, bytes, !got.range.zero};
     }
     const auto offset = space_.take(got.segment_bytes);
     if (!offset) {
       return Error(Code::kResourceExhausted, Scope::kCall,
-                   fmt::format("no room for a segment of {} bytes in the shared heap of {} bytes; "
+                   fmt::format("no gap for a segment of {} bytes in the shared heap of {} bytes; "
                                "Limits::heap_bytes enlarges it",
                                got.segment_bytes, options_.limits.heap_bytes));
     }
@@ -125,10 +124,10 @@ void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
 void Core::cancel_run(RunRecord& run) {
   if (run.done || run.cancelled) return;
   run.cancelled = true;
-  const uint32_t cause = causes_.add(Error(Code::kCancelled, Scope::kTask,
-                                           fmt::format("run {} was cancelled", run.id),
-                                           options_.path),
-                                     sched_.poison());
+  const uint32_t cause =
+      causes_.add(Error(Code::kCancelled, Scope::kTask, fmt::format("run {} was cancelled", run.id),
+                        options_.path),
+                  sched_.poison());
   causes_.pin(cause);
   cancel_causes_[run.number % runs_.size()] = cause;
   sched_.cancel_run(run.number, cause);
@@ -162,7 +161,7 @@ void Core::cancel_all() {
 
 // ---------------------------------------------------------------- submit
 
-bool Core::accesses_of(const TaskArgs& args, Error* error) {
+bool Core::accesses_of(const TaskArgs& args, std::optional<Error>* error) {
   accesses_.clear();
   placements_.clear();
   for (const TensorArg& arg : args.tensors()) {
@@ -177,14 +176,14 @@ bool Core::accesses_of(const TaskArgs& args, Error* error) {
       return false;
     }
     accesses_.push_back({arg.tensor.buffer_index, *region, reads(arg.tag), writes(arg.tag)});
-    placements_.push_back({0, segment_offsets_[entry->segment] + entry->segment_offset,
-                           model::kTransferMap});
+    placements_.push_back(
+        {0, segment_offsets_[entry->segment] + entry->segment_offset, model::kTransferMap});
   }
   return true;
 }
 
 Core::Submitted Core::submit(RunRecord& run, registry::EntryRef callable, const TaskArgs& args,
-                             const CallConfig& config, TaskRef* out, Error* error) {
+                             const CallConfig& config, TaskRef* out, std::optional<Error>* error) {
   if (!registry_.usable_on_all(callable)) [[unlikely]] {
     *error = registry_.why_unusable(callable);
     return Submitted::kRefused;

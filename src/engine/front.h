@@ -7,8 +7,8 @@
 // that no user thread has stepped meanwhile. So a program that only submits and waits never pays
 // for a thread between it and its children.
 //
-// One rule keeps this from hanging: while tasks are in flight there is a leader that sleeps with the
-// flag set, or a thread that is about to step, or an armed watch.
+// One rule keeps this from hanging: while tasks are in flight there is a leader that sleeps with
+// the flag set, or a thread that is about to step, or an armed watch.
 //
 // World is the policy: mutex, sleeping, clock. The product has threads (runtime/world.h), the
 // simulator fibers. Every call from any thread.
@@ -108,9 +108,9 @@ class Front {
   bool watch_armed_ = false;
   bool stopping_ = false;
   bool inline_runs_ = false;
-  uint64_t epoch_ = 0;       // of announcements
-  uint64_t calls_ = 0;       // of user threads, for the engine thread to see
-  uint32_t steps_ = 0;       // since the kernel was last looked at
+  uint64_t epoch_ = 0;  // of announcements
+  uint64_t calls_ = 0;  // of user threads, for the engine thread to see
+  uint32_t steps_ = 0;  // since the kernel was last looked at
   bool build_taken_ = false;
   bool registering_ = false;
   std::atomic<const void*> builder_{nullptr};

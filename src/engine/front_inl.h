@@ -216,9 +216,10 @@ bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready)
 template <class World>
 Result<std::shared_ptr<RunRecord>> Front<World>::open_run() {
   if (is_building()) {
-    return Error(Code::kWrongState, Scope::kCall,
-                 "submit inside an orchestration function of the same Worker; use its Orchestrator, "
-                 "or submit after it has returned");
+    return Error(
+        Code::kWrongState, Scope::kCall,
+        "submit inside an orchestration function of the same Worker; use its Orchestrator, "
+        "or submit after it has returned");
   }
   const uint32_t limit_ms = core_.options().timeouts.building_turn_ms;
   std::shared_ptr<RunRecord> run;
@@ -230,10 +231,11 @@ Result<std::shared_ptr<RunRecord>> Front<World>::open_run() {
                           return true;
                         });
   if (!got) {
-    return Error(Code::kDeadline, Scope::kCall,
-                 fmt::format("no turn to build a run within {} ms: another thread builds one, or two "
-                             "runs are in flight; Timeouts::building_turn_ms is the limit",
-                             limit_ms));
+    return Error(
+        Code::kDeadline, Scope::kCall,
+        fmt::format("no turn to build a run within {} ms: another thread builds one, or two "
+                    "runs are in flight; Timeouts::building_turn_ms is the limit",
+                    limit_ms));
   }
   builder_.store(world_.self(), std::memory_order_relaxed);
   return run;
@@ -254,10 +256,7 @@ Result<TaskRef> Front<World>::submit(RunRecord& run, registry::EntryRef callable
   TaskRef out;
   std::optional<Error> error;
   const auto attempt = [&](Core& core) {
-    Error refused(Code::kInvalidArgument, Scope::kCall, {});
-    const Core::Submitted submitted = core.submit(run, callable, args, config, &out, &refused);
-    if (submitted == Core::Submitted::kRefused) error = std::move(refused);
-    return submitted;
+    return core.submit(run, callable, args, config, &out, &error);
   };
   if (call(attempt) != Core::Submitted::kFull) {
     if (error) return *std::move(error);
@@ -328,8 +327,8 @@ Result<registry::EntryRef> Front<World>::register_callable(
     return registering_ = true;
   });
   std::optional<Result<registry::EntryRef>> outcome;
-  const Result<void> begun = call(
-      [&](Core& core) { return core.begin_register(payload, world_.now()); });
+  const Result<void> begun =
+      call([&](Core& core) { return core.begin_register(payload, world_.now()); });
   if (begun.ok()) {
     wait("the answers to a registration", base::Instant::never(), [&](Core& core) {
       if (!outcome) outcome = core.take_register_outcome();

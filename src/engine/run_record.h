@@ -18,14 +18,14 @@ struct RunRecord {
   // Errors of single tasks that are kept for result(); the root error is kept beside.
   static constexpr size_t kErrorsMax = 256;
 
-  uint64_t id = 0;              // from 1, of this Worker
-  uint32_t number = 0;          // the scheduler's
+  uint64_t id = 0;      // from 1, of this Worker
+  uint32_t number = 0;  // the scheduler's
   RunProgress progress;
   uint64_t dependencies = 0;
   uint64_t cover_dependencies = 0;
   bool cancelled = false;
-  bool done = false;            // built, every task terminal and accounted for
-  bool error_seen = false;      // somebody was given the root error
+  bool done = false;        // built, every task terminal and accounted for
+  bool error_seen = false;  // somebody was given the root error
   std::vector<TaskState> tasks;
   std::map<uint32_t, std::vector<std::byte>> results;
   std::map<uint32_t, Error> errors;

@@ -1,6 +1,7 @@
 // child_loop: the life of a local child behind its mailbox: controls, tasks, spinning, sleep.
 //
-// No thread, clock or system call of its own: Host brings them. One thread; returns the exit status.
+// No thread, clock or system call of its own: Host brings them. One thread; returns the exit
+// status.
 //
 //   struct Host {
 //     // code 0, or a strata::Code and its text

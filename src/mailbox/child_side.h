@@ -47,7 +47,8 @@ struct TaskOutcome {
 template <class Memory>
 class ChildSide {
  public:
-  // kAbiMismatch in words where the parent's layout is another one. The mappings outlive this.
+  // kAbiMismatch in words where the parent's layout is another one. Once for a region: a replaced
+  // child gets a fresh one. The mappings outlive this.
   static Result<ChildSide> attach(Memory memory, std::span<std::byte> region,
                                   std::span<std::byte> hub);
 

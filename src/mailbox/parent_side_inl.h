@@ -141,6 +141,10 @@ template <class Fn>
 Polled ParentSide<Memory>::poll(size_t max, Fn&& on_completion) {
   Polled polled;
   bool freed = false;
+  // Entries that the child only skipped come without a completion. Not taking note of them would
+  // leave has_news() true, and a leader awake, until the next push that finds no room.
+  read_consumed();
+  advance();
   while (polled.completions < max && corrupt_ == nullptr && has_completion()) {
     const uint64_t number = next_completion_.load(std::memory_order_relaxed);
     Completion completion;

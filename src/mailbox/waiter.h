@@ -29,7 +29,8 @@ class Waiter {
 
   explicit Waiter(WaiterOptions options = {}) : options_(options) {}
 
-  // kReady: go on. kSleep: the driver prepares its sleep, sleeps, and tells slept().
+  // kReady: go on. kSleep: the driver prepares its sleep, sleeps, and tells slept(), also where
+  // the preparation found that what is awaited had come.
   template <class Policy>
   Verdict spin(Policy& policy) {
     // A wait that is over at once asks no clock.
@@ -45,7 +46,7 @@ class Waiter {
     return ready ? ended(Verdict::kReady) : Verdict::kSleep;
   }
 
-  // After a wait that ended in a sleep; `now_ns` by the policy's clock.
+  // At the end of a wait that got kSleep; `now_ns` by the policy's clock.
   void slept(int64_t now_ns) {
     if (now_ns - began_ns_ <= options_.permit_spin_ns) {
       score_ = std::min(score_ + 1, kScoreMax);
@@ -58,7 +59,7 @@ class Waiter {
   bool spin_pays() const { return score_ >= kScorePays; }
 
  private:
-  static constexpr int kPollsWithoutClock = 16;
+  static constexpr int kPollsWithoutClock = 8;  // of up to 50 ns each
   static constexpr int kPollsForEachClock = 8;
   static constexpr int kScoreMax = 7;
   static constexpr int kScorePays = 4;

@@ -50,14 +50,22 @@ Result<void> take_tensor(std::span<const std::byte>* rest, uint32_t number, stra
   const size_t dims = 8 * size_t{fixed.rank};
   raw = take(rest, 2 * dims);
   if (raw == nullptr) return corrupt(fmt::format("tensor {} is cut off", number));
-  *out = {};
+  out->data = nullptr;
   out->nbytes = fixed.nbytes;
   out->dtype = fixed.dtype;
   out->rank = fixed.rank;
   out->tag = fixed.tag;
   out->transfer = fixed.transfer;
-  std::memcpy(out->shape, raw, dims);
-  std::memcpy(out->stride, raw + dims, dims);
+  out->reserved = 0;
+  // Word by word: clearing the whole and copying a length known only at run time was half of a
+  // decode.
+  for (uint32_t d = 0; d < Tensor::kRankMax; ++d) {
+    out->shape[d] = 0;
+    out->stride[d] = 0;
+    if (d >= fixed.rank) continue;
+    std::memcpy(&out->shape[d], raw + 8 * d, 8);
+    std::memcpy(&out->stride[d], raw + dims + 8 * d, 8);
+  }
   *segment = fixed.segment;
   *offset = fixed.offset;
   return {};

@@ -104,7 +104,8 @@ class ForkServer {
 
   // Readable while next_event has something; -1 after kServerGone and shutdown.
   int event_fd() const { return channel_.fd(); }
-  // Never blocks, but for at most a second while a server that closed its socket ends.
+  // Does not block, but for a second at most while a server that closed its socket ends, and as
+  // spawn where this process has no room for a pidfd and must have the child killed.
   Result<std::optional<ServerEvent>> next_event();
   int pid() const { return pid_; }
   bool alive() const { return channel_.fd() >= 0; }

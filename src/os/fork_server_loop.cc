@@ -26,6 +26,9 @@ namespace {
 constexpr int kStatusServerGone = 125;
 constexpr int kStatusSetupFailed = 126;
 
+// Between tries to send where the kernel lacks something that no descriptor tells the return of.
+constexpr int kStarvedMs = 10;
+
 constexpr base::Duration kEndChildrenMax = base::Duration::from_s(5);
 
 // Closes all descriptors but those.
@@ -63,7 +66,8 @@ Result<void> fill_stdio(const std::vector<int>& inherit) {
   return {};
 }
 
-bool is_fault(int signal_number) {
+// Those that the server's own doing or its kernel sends; all others come from outside.
+bool keeps_default(int signal_number) {
   switch (signal_number) {
     case SIGSEGV:
     case SIGBUS:
@@ -119,7 +123,7 @@ Result<void> ForkServerLoop::settle() {
   ::prctl(PR_SET_NAME, "strata-forksrv");
   // The terminal's and the administrator's signals are the parent's to judge; the server ends with
   // it.
-  for (int s = 1; s < NSIG; ++s) set_disposition(s, !is_fault(s));
+  for (int s = 1; s < NSIG; ++s) set_disposition(s, !keeps_default(s));
   // Above stdio, whose numbers may be free in the owner.
   if (channel_.fd() <= 2) {
     const int moved = ::fcntl(channel_.fd(), F_DUPFD_CLOEXEC, 3);
@@ -172,8 +176,8 @@ void ForkServerLoop::wait_for_something() {
       {.fd = config_.owner_pidfd, .events = POLLIN, .revents = 0},
       {.fd = child_signal_.get(), .events = POLLIN, .revents = 0},
       {.fd = channel_.fd(), .events = static_cast<short>(full ? 0 : POLLIN), .revents = 0}};
-  if (!backlog_.empty()) fds[2].events |= POLLOUT;
-  if (::poll(fds, 3, -1) < 0) {
+  if (!backlog_.empty() && !starved_) fds[2].events |= POLLOUT;
+  if (::poll(fds, 3, starved_ ? kStarvedMs : -1) < 0) {
     if (errno != EINTR) leave(system_error("fork server: poll", errno).message());
     return;
   }
@@ -333,11 +337,17 @@ void ForkServerLoop::queue(ForkHeader header, std::string_view text, Fd fd) {
 }
 
 void ForkServerLoop::flush() {
+  starved_ = false;
   while (!backlog_.empty()) {
     const Outgoing& next = backlog_.front();
     const int fd = next.fd.get();
     const Result<bool> sent =
         channel_.send(next.bytes, next.fd.valid() ? std::span(&fd, 1) : std::span<const int>());
+    if (!sent.ok() && sent.error().code() == Code::kResourceExhausted) {
+      // Too many descriptors under way to a parent that does not read, say.
+      starved_ = true;
+      return;
+    }
     if (!sent.ok()) return leave({});
     if (!*sent) return;
     backlog_.pop_front();

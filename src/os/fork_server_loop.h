@@ -80,6 +80,7 @@ class ForkServerLoop {
   std::map<pid_t, Child> children_;  // in: fork; out: reaped
   std::deque<Outgoing> backlog_;
   bool statuses_due_ = false;  // SIGCHLD came since waitid last said that there is nothing
+  bool starved_ = false;       // the kernel had no room to send; tried again soon
   bool leaving_ = false;
 };
 

@@ -15,6 +15,12 @@
 namespace strata::os {
 namespace {
 
+#if defined(__SANITIZE_THREAD__)
+constexpr int kSanitizerThreads = 1;  // a helper that it starts anew after a fork
+#else
+constexpr int kSanitizerThreads = 0;
+#endif
+
 constexpr int kCoresMax = 1 << 16;
 
 std::string_view base_name(std::string_view path) {
@@ -91,7 +97,7 @@ std::string ForkHazards::to_string() const {
 Result<ForkHazards> fork_hazards() {
   ForkHazards out;
   STRATA_ASSIGN(const int threads, thread_count());
-  out.other_threads = threads - 1;
+  out.other_threads = std::max(threads - 1 - kSanitizerThreads, 0);
   std::FILE* maps = std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) return system_error("look for fork hazards: /proc/self/maps", errno);
   char* line = nullptr;

@@ -107,6 +107,14 @@ Result<void> SharedRegion::allocate(int mode, size_t offset, size_t length, cons
                              bytes_.size()));
   }
   if (length == 0) return {};
+  if ((mode & FALLOC_FL_PUNCH_HOLE) == 0) {
+    // The kernel has no limit of its own here: it would call the OOM killer.
+    if (const uint64_t available = available_bytes(); length > available) {
+      return Error(
+          Code::kResourceExhausted, Scope::kCall,
+          fmt::format("{}: {} bytes, and {} are available on this host", what, length, available));
+    }
+  }
   int rc;
   do {
     rc = ::fallocate(fd_.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(length));
@@ -116,12 +124,6 @@ Result<void> SharedRegion::allocate(int mode, size_t offset, size_t length, cons
 }
 
 Result<void> SharedRegion::reserve(size_t offset, size_t length) {
-  // The kernel has no limit of its own here: it would call the OOM killer.
-  if (const uint64_t available = available_bytes(); length > available) {
-    return Error(Code::kResourceExhausted, Scope::kCall,
-                 fmt::format("reserve {} bytes of shared memory: {} are available on this host",
-                             length, available));
-  }
   return allocate(FALLOC_FL_KEEP_SIZE, offset, length, "reserve shared memory");
 }
 

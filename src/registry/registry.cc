@@ -62,16 +62,18 @@ Result<uint64_t> Registry::begin(const PreparePayload& callable,
     ++open_->waiting;
     open_flight(id, worker, index, Purpose::kTransaction, Phase::kPrepare);
   }
+  // None becomes ready without it.
+  for (WorkerEntry& worker : workers_) {
+    worker.awaits_open = worker.state == WorkerState::kReplaying;
+  }
+  for (const uint32_t worker : workers) workers_[worker].awaits_open = false;
   if (open_->waiting == 0) commit_open();
   return id;
 }
 
 Result<void> Registry::check_workers(std::span<const uint32_t> workers) const {
-  if (workers.empty()) {
-    for (const WorkerEntry& worker : workers_) {
-      if (worker.state == WorkerState::kUnknown) continue;
-      return Error(Code::kInvalidArgument, Scope::kCall, "a registration names no worker");
-    }
+  if (workers.empty() && ready_count_ > 0) {
+    return Error(Code::kInvalidArgument, Scope::kCall, "a registration names no worker");
   }
   for (size_t i = 0; i < workers.size(); ++i) {
     const uint32_t worker = workers[i];

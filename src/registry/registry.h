@@ -151,8 +151,7 @@ class Registry {
     CallableKind kind;
     std::string name;
     EntryRef entry;
-    uint32_t handles;
-    uint32_t references;
+    uint32_t handles, references;
     bool visible;
   };
   // None for a free index.
@@ -191,7 +190,7 @@ class Registry {
   struct WorkerEntry {
     WorkerState state = WorkerState::kUnknown;
     uint32_t replays = 0;      // flights of its replay that are not committed yet
-    bool awaits_open = false;  // added while a transaction was open that does not name it
+    bool awaits_open = false;  // replaying while a transaction is open that does not name it
   };
   // One action that waits for its reply.
   struct Flight {
@@ -222,18 +221,15 @@ class Registry {
   void open_flight(uint64_t transaction, uint32_t worker, uint32_t index, Purpose purpose,
                    Phase phase);
   void erase_flight(FlightIt it);
-
   void advance_open();
   void fail_open(Error error);
   void commit_open();
   void close_open(Result<EntryRef> outcome);
   void on_transaction_reply(FlightIt it, const Reply& reply);
   void lose_in_open(FlightIt it);
-
   void replay(uint32_t index, uint32_t worker);
   void on_replay_reply(FlightIt it, const Reply& reply);
   void check_ready(uint32_t worker);
-
   void drop_handle(uint32_t index);
   void remove(uint32_t index);
   void on_undone(FlightIt it, const Reply& reply);

@@ -68,7 +68,8 @@ Result<std::unique_ptr<os::ForkServer>> make_fork_server(bool allow_threads,
     STRATA_TRY(start(c, allow_threads, inherit_fds));
   } else {
     for (const int fd : inherit_fds) {
-      if (std::find(c.inherit_fds.begin(), c.inherit_fds.end(), fd) != c.inherit_fds.end()) continue;
+      if (std::find(c.inherit_fds.begin(), c.inherit_fds.end(), fd) != c.inherit_fds.end())
+        continue;
       return Error(Code::kUnsupported, Scope::kCall,
                    fmt::format("descriptor {} of WorkerSpec::inherit_fds is not among those of the "
                                "first Worker of this process, whose fork server all share",

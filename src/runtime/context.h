@@ -1,8 +1,8 @@
 // Context: the fork server of this process, which forks the servers of its Workers.
 //
-// Made by the first init() and kept until the process ends, so that later Workers can start although
-// the process has threads by then. The one thing of Strata that is global: a process can be forked
-// safely only once. Any thread.
+// Made by the first init() and kept until the process ends, so that later Workers can start
+// although the process has threads by then. The one thing of Strata that is global: a process can
+// be forked safely only once. Any thread.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,9 @@
 namespace strata::runtime {
 namespace {
 
-Error at_call(Code code, std::string text) { return Error(code, Scope::kCall, std::move(text)); }
+Error at_call(Code code, std::string text) {
+  return Error(code, Scope::kCall, std::move(text));
+}
 
 }  // namespace
 
@@ -117,9 +119,8 @@ Result<strata_entry> Executor::resolve_native(const registry::PreparePayload& pa
   }
   void* const symbol = ::dlsym(library, import.symbol.c_str());
   if (symbol == nullptr) {
-    return at_call(Code::kNotFound,
-                   fmt::format("{} exports no symbol {}: name it in STRATA_EXPORT", path,
-                               import.symbol));
+    return at_call(Code::kNotFound, fmt::format("{} exports no symbol {}: name it in STRATA_EXPORT",
+                                                path, import.symbol));
   }
   return reinterpret_cast<strata_entry>(symbol);
 }
@@ -206,8 +207,7 @@ void Executor::log(const strata_call* raw, int32_t level, const char* text, uint
   static constexpr const char* kLevels[] = {"trace", "debug", "info", "warning", "error"};
   const auto* const self = static_cast<const Executor*>(raw->runtime);
   const char* const name = level >= 0 && level <= 4 ? kLevels[level] : "info";
-  fmt::print(stderr, "[{} {}] {}\n", self->path_, name,
-             base::cut_text({text, n}, 8192));
+  fmt::print(stderr, "[{} {}] {}\n", self->path_, name, base::cut_text({text, n}, 8192));
 }
 
 }  // namespace strata::runtime

@@ -60,7 +60,8 @@ class Executor {
   std::span<std::byte> heap_;
   std::string path_;
   std::vector<Entry> entries_;  // by index
-  std::map<std::string, void*> libraries_;  // loaded, by path; never unloaded: they may have threads
+  std::map<std::string, void*>
+      libraries_;  // loaded, by path; never unloaded: they may have threads
   model::ArgsDecoder decoder_;
   Cancelled cancelled_{};
   std::vector<std::byte> result_;

@@ -32,8 +32,12 @@ Buffer::~Buffer() {
 std::byte* Buffer::data() const {
   return impl_ ? impl_->core->heap() + impl_->made.heap_offset : nullptr;
 }
-size_t Buffer::size() const { return impl_ ? impl_->made.bytes : 0; }
-Uid Buffer::uid() const { return impl_ ? impl_->made.uid : Uid{}; }
+size_t Buffer::size() const {
+  return impl_ ? impl_->made.bytes : 0;
+}
+Uid Buffer::uid() const {
+  return impl_ ? impl_->made.uid : Uid{};
+}
 
 Tensor Buffer::tensor(DType dtype, std::span<const uint64_t> shape, uint64_t offset) const {
   Tensor tensor = runtime::contiguous_or_bad(dtype, shape);
@@ -112,7 +116,9 @@ Result<Orchestrator::Scope> Orchestrator::scope() {
 Result<Tensor> Orchestrator::temporary(DType dtype, std::span<const uint64_t> shape) {
   return core_.temporary(dtype, shape);
 }
-Result<void> Orchestrator::wait(TaskRef task) { return core_.wait_task(task); }
+Result<void> Orchestrator::wait(TaskRef task) {
+  return core_.wait_task(task);
+}
 
 // ---------------------------------------------------------------- Worker
 
@@ -139,13 +145,19 @@ Result<CallableHandle> Worker::register_callable(const Callable& callable) {
 Result<void> Worker::unregister_callable(const CallableHandle& handle) {
   return core_->unregister_callable(handle);
 }
-Result<void> Worker::init() { return core_->init(); }
+Result<void> Worker::init() {
+  return core_->init();
+}
 Result<void> Worker::clear_error(const Buffer& buffer) {
   const Tensor probe = buffer.tensor(DType::kU8, {}, 0);
   return core_->clear_error(probe);
 }
-Result<void> Worker::close() { return core_->close(); }
-std::vector<Worker::Child> Worker::sub_children() const { return core_->children(); }
+Result<void> Worker::close() {
+  return core_->close();
+}
+std::vector<Worker::Child> Worker::sub_children() const {
+  return core_->children();
+}
 
 Result<RunHandle> Worker::submit_erased(Erased build) {
   STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, core_->submit(build.build, build.call));

@@ -6,9 +6,9 @@ namespace strata::runtime {
 
 Result<Tensor> contiguous(DType dtype, std::span<const uint64_t> shape) {
   if (shape.size() > Tensor::kRankMax) {
-    return Error(Code::kInvalidArgument, Scope::kCall,
-                 fmt::format("a tensor has at most {} dimensions, not {}", Tensor::kRankMax,
-                             shape.size()));
+    return Error(
+        Code::kInvalidArgument, Scope::kCall,
+        fmt::format("a tensor has at most {} dimensions, not {}", Tensor::kRankMax, shape.size()));
   }
   Tensor tensor;
   tensor.dtype = dtype;

@@ -48,8 +48,7 @@ struct ThreadWorld::Spin {
 };
 
 Result<std::unique_ptr<ThreadWorld>> ThreadWorld::create(os::SharedRegion& hub,
-                                                         os::SharedRegion& heap,
-                                                         std::string path) {
+                                                         os::SharedRegion& heap, std::string path) {
   STRATA_ASSIGN(os::Epoll events, os::Epoll::create());
   STRATA_ASSIGN(os::Epoll engine, os::Epoll::create());
   STRATA_ASSIGN(os::EventFd signal, os::EventFd::create());
@@ -59,9 +58,9 @@ Result<std::unique_ptr<ThreadWorld>> ThreadWorld::create(os::SharedRegion& hub,
   STRATA_TRY(engine.add(watch.fd(), kWatch));
   STRATA_TRY(engine.add(kick.fd(), kKick));
   STRATA_TRY(engine.add(events.fd(), kEvents, 0));
-  return std::unique_ptr<ThreadWorld>(
-      new ThreadWorld(hub, heap, std::move(path), std::move(events), std::move(engine),
-                      std::move(signal), std::move(kick), std::move(watch)));
+  return std::unique_ptr<ThreadWorld>(new ThreadWorld(hub, heap, std::move(path), std::move(events),
+                                                      std::move(engine), std::move(signal),
+                                                      std::move(kick), std::move(watch)));
 }
 
 ThreadWorld::ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::string path,
@@ -98,7 +97,9 @@ void ThreadWorld::forget_server() {
 
 // ---------------------------------------------------------------- waiting
 
-base::Instant ThreadWorld::now() { return os::monotonic_now(); }
+base::Instant ThreadWorld::now() {
+  return os::monotonic_now();
+}
 
 const void* ThreadWorld::self() const {
   static thread_local char here;
@@ -134,7 +135,9 @@ void ThreadWorld::engine_sleep(bool leads, base::Instant deadline) {
   if (leads) engine_waiter_.slept(os::monotonic_now().ns);
 }
 
-void ThreadWorld::arm_watch() { must(watch_.arm(os::monotonic_now() + kWatchAfter)); }
+void ThreadWorld::arm_watch() {
+  must(watch_.arm(os::monotonic_now() + kWatchAfter));
+}
 
 void ThreadWorld::park(Mutex& token, base::Instant deadline) {
   std::unique_lock lock(token, std::adopt_lock);

@@ -2,8 +2,8 @@
 // what the kernel tells. See engine/front.h for what each function promises.
 //
 // Children and threads wake the leader through one eventfd; it stands in an epoll beside the fork
-// server's socket. The engine thread sleeps in an epoll of its own: a timer (the watch), a kick, and
-// the leader's epoll while it leads.
+// server's socket. The engine thread sleeps in an epoll of its own: a timer (the watch), a kick,
+// and the leader's epoll while it leads.
 #pragma once
 
 #include <condition_variable>
@@ -88,10 +88,10 @@ class ThreadWorld {
   os::ForkServer* server_ = nullptr;
   std::vector<Child> children_;
   uint32_t alive_ = 0;
-  bool engine_sees_events_ = false;   // of the engine thread alone
+  bool engine_sees_events_ = false;  // of the engine thread alone
   std::condition_variable parked_;
-  mailbox::Waiter user_waiter_;       // of the user thread that leads
-  mailbox::Waiter engine_waiter_;     // of the engine thread
+  mailbox::Waiter user_waiter_;    // of the user thread that leads
+  mailbox::Waiter engine_waiter_;  // of the engine thread
   const void* engine_self_ = nullptr;
 };
 

@@ -14,18 +14,19 @@
 namespace strata {
 namespace {
 
-Error refuse(Code code, std::string text) { return Error(code, Scope::kCall, std::move(text)); }
+Error refuse(Code code, std::string text) {
+  return Error(code, Scope::kCall, std::move(text));
+}
 
 }  // namespace
 
 Result<void> WorkerCore::must_run(const char* what) {
   const Life life = life_.load(std::memory_order_acquire);
   if (life == Life::kRunning || (life == Life::kClosing && front_->is_building())) return {};
-  return refuse(Code::kWrongState,
-                fmt::format("{} of a Worker that {}", what,
-                            life == Life::kCreated || life == Life::kStarting
-                                ? "is not initialised: call init() first"
-                                : "is closed"));
+  return refuse(Code::kWrongState, fmt::format("{} of a Worker that {}", what,
+                                               life == Life::kCreated || life == Life::kStarting
+                                                   ? "is not initialised: call init() first"
+                                                   : "is closed"));
 }
 
 // ---------------------------------------------------------------- buffers
@@ -91,7 +92,8 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable) {
 }
 
 Result<void> WorkerCore::must_own(const CallableHandle& handle) const {
-  if (handle.worker == core_->options().uid_high) [[likely]] return {};
+  if (handle.worker == core_->options().uid_high) [[likely]]
+    return {};
   if (handle.worker == 0) return refuse(Code::kInvalidArgument, "an empty CallableHandle");
   return refuse(Code::kInvalidArgument,
                 fmt::format("the handle of callable '{}' was given by another Worker: register the "
@@ -161,9 +163,8 @@ Result<Tensor> WorkerCore::temporary(DType dtype, std::span<const uint64_t> shap
   }
   STRATA_ASSIGN(Tensor tensor, runtime::contiguous(dtype, shape));
   const uint64_t bytes = tensor.elements() * size_of(dtype);
-  STRATA_ASSIGN(const engine::Core::NewBuffer made, front_->call([&](engine::Core& core) {
-    return core.create_temporary(bytes);
-  }));
+  STRATA_ASSIGN(const engine::Core::NewBuffer made,
+                front_->call([&](engine::Core& core) { return core.create_temporary(bytes); }));
   tensor.uid = made.uid;
   tensor.buffer_index = made.index;
   return tensor;
@@ -178,9 +179,9 @@ Result<void> WorkerCore::wait_task(TaskRef task) {
 }
 
 Result<void> WorkerCore::wait_run(engine::RunRecord& run, std::optional<uint32_t> timeout_ms) {
-  const base::Instant deadline =
-      timeout_ms ? os::monotonic_now() + base::Duration::from_ms(*timeout_ms)
-                 : base::Instant::never();
+  const base::Instant deadline = timeout_ms
+                                     ? os::monotonic_now() + base::Duration::from_ms(*timeout_ms)
+                                     : base::Instant::never();
   return front_->wait_run(run, deadline);
 }
 
@@ -222,8 +223,8 @@ Result<std::vector<std::byte>> WorkerCore::result(const engine::RunRecord& run, 
     const auto index = static_cast<uint32_t>(task.task);
     switch (run.tasks[index]) {
       case engine::TaskState::kLive:
-        return refuse(Code::kWrongState, fmt::format("task {} is not done: wait for its run first",
-                                                     index));
+        return refuse(Code::kWrongState,
+                      fmt::format("task {} is not done: wait for its run first", index));
       case engine::TaskState::kOk: {
         const auto found = run.results.find(index);
         if (found == run.results.end()) return std::vector<std::byte>{};

@@ -17,7 +17,7 @@ namespace strata {
 namespace {
 
 constexpr int kSubWorkersMax = 1024;
-constexpr uint32_t kTableMax = 1u << 24;          // entries; a child refuses callables beyond it
+constexpr uint32_t kTableMax = 1u << 24;        // entries; a child refuses callables beyond it
 constexpr uint64_t kHeapBytesMax = 1ull << 46;  // half of a process's addresses
 
 struct FutexWaker {
@@ -27,7 +27,9 @@ struct FutexWaker {
 };
 using Endpoint = engine::LocalMailboxEndpoint<mailbox::PlainMemory, FutexWaker>;
 
-Error refuse(Code code, std::string text) { return Error(code, Scope::kCall, std::move(text)); }
+Error refuse(Code code, std::string text) {
+  return Error(code, Scope::kCall, std::move(text));
+}
 
 Result<void> check_spec(const WorkerSpec& spec) {
   if (spec.level < 3 || spec.level > 6) {
@@ -85,14 +87,12 @@ Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec) {
   STRATA_TRY(check_spec(spec));
   spec.limits.heap_bytes = (spec.limits.heap_bytes + 4095) / 4096 * 4096;
   STRATA_ASSIGN(os::SharedRegion heap,
-                os::SharedRegion::create("strata-heap", spec.limits.heap_bytes));
+                os::SharedRegion::create("strata-heap", engine::heap_address_bytes(spec.limits)));
   STRATA_ASSIGN(os::SharedRegion hub, os::SharedRegion::create("strata-hub", mailbox::kHubBytes));
   std::shared_ptr<WorkerCore> core(
       new WorkerCore(std::move(spec), std::move(heap), std::move(hub)));
-  STRATA_ASSIGN(core->world_,
-                runtime::ThreadWorld::create(core->hub_, core->heap_, core->path_));
-  core->front_ =
-      std::make_unique<engine::Front<runtime::ThreadWorld>>(*core->world_, *core->core_);
+  STRATA_ASSIGN(core->world_, runtime::ThreadWorld::create(core->hub_, core->heap_, core->path_));
+  core->front_ = std::make_unique<engine::Front<runtime::ThreadWorld>>(*core->world_, *core->core_);
   return core;
 }
 
@@ -105,7 +105,9 @@ WorkerCore::WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion 
       engine::Core::Options{path_, spec_.limits, spec_.timeouts, random_bits()});
 }
 
-WorkerCore::~WorkerCore() { STRATA_CHECK(!engine_.joinable()); }
+WorkerCore::~WorkerCore() {
+  STRATA_CHECK(!engine_.joinable());
+}
 
 Result<void> WorkerCore::init() {
   Life expected = Life::kCreated;
@@ -114,8 +116,7 @@ Result<void> WorkerCore::init() {
                                          ? "init of a closed Worker: create another"
                                          : "init was called before");
   }
-  Result<void> started =
-      spec_.start == StartMethod::kInline ? start_inline() : start_children();
+  Result<void> started = spec_.start == StartMethod::kInline ? start_inline() : start_children();
   if (started) started = wait_ready();
   if (!started) {
     static_cast<void>(end_children());
@@ -132,12 +133,11 @@ Result<void> WorkerCore::start_inline() {
   auto run = [executor](const mailbox::TaskPost& post, std::span<const std::byte> args,
                         const std::atomic<bool>& cancelled) {
     mailbox::TaskOutcome outcome;
-    executor->run(post, args,
-                  {[](const void* flag) {
-                     return static_cast<const std::atomic<bool>*>(flag)->load();
-                   },
-                   &cancelled},
-                  &outcome);
+    executor->run(
+        post, args,
+        {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
+         &cancelled},
+        &outcome);
     return engine::InlineOutcome{
         outcome.outcome,
         outcome.code,
@@ -176,11 +176,10 @@ Result<void> WorkerCore::start_children() {
     STRATA_ASSIGN(os::SharedRegion region,
                   os::SharedRegion::create("strata-mailbox", mailbox::kRegionBytes));
     mailboxes_.push_back(std::move(region));
-    auto endpoint = std::make_unique<Endpoint>(mailbox::PlainMemory{}, mailboxes_.back().data(),
-                                               FutexWaker{});
-    front_->call([&](engine::Core& core) {
-      STRATA_CHECK(core.add_worker(std::move(endpoint)) == i);
-    });
+    auto endpoint =
+        std::make_unique<Endpoint>(mailbox::PlainMemory{}, mailboxes_.back().data(), FutexWaker{});
+    front_->call(
+        [&](engine::Core& core) { STRATA_CHECK(core.add_worker(std::move(endpoint)) == i); });
     const runtime::ChildSpec child{fmt::format("{}/{}", path_, i), heap_.size(), spin.free_spin_ns,
                                    spin.permit_spin_ns};
     const int fds[] = {mailboxes_.back().fd(), hub_.fd(), heap_.fd(), world_->signal_fd()};
@@ -225,8 +224,9 @@ Result<void> WorkerCore::wait_ready() {
 
 Result<void> WorkerCore::close() {
   if (front_->is_building()) {
-    return refuse(Code::kWrongState,
-                  "close inside an orchestration function of the same Worker: return from it first");
+    return refuse(
+        Code::kWrongState,
+        "close inside an orchestration function of the same Worker: return from it first");
   }
   Life expected = Life::kRunning;
   if (!life_.compare_exchange_strong(expected, Life::kClosing)) {
@@ -246,10 +246,9 @@ Result<void> WorkerCore::close() {
                               spec_.timeouts.close_ms),
                   path_);
     front_->call([](engine::Core& core) { core.cancel_all(); });
-    static_cast<void>(front_->wait("its cancelled tasks to end",
-                                   os::monotonic_now() + base::Duration::from_ms(
-                                                             spec_.timeouts.exit_ms),
-                                   all_done));
+    static_cast<void>(front_->wait(
+        "its cancelled tasks to end",
+        os::monotonic_now() + base::Duration::from_ms(spec_.timeouts.exit_ms), all_done));
   }
   Result<void> ended = end_children();
   finish_close();

@@ -1,5 +1,6 @@
 // ReadyQueue: ready slots of one run, oldest submission first. Most become ready in the order of
-// their submission and take the FIFO; the others take a heap. Pop takes the older of the two fronts.
+// their submission and take the FIFO; the others take a heap. Pop takes the older of the two
+// fronts.
 #pragma once
 
 #include <algorithm>

@@ -7,7 +7,8 @@
 namespace strata::sched {
 namespace {
 
-// Edges are bounded by this many a slot on average; one task has at most as many as there are slots.
+// Edges are bounded by this many a slot on average; one task has at most as many as there are
+// slots.
 constexpr uint32_t kEdgesASlot = 32;
 
 size_t body_bytes(size_t accesses, size_t payload_bytes) {
@@ -48,7 +49,9 @@ void Scheduler::seal_run(uint32_t run) {
   advance_runs();
 }
 
-bool Scheduler::run_done(uint32_t run) const { return run < first_run_; }
+bool Scheduler::run_done(uint32_t run) const {
+  return run < first_run_;
+}
 
 void Scheduler::advance_runs() {
   while (first_run_ != next_run_ && run_of(first_run_).sealed && run_of(first_run_).live == 0) {
@@ -75,6 +78,7 @@ uint32_t Scheduler::submit(uint32_t run_number, std::span<const Access> accesses
   Run& run = run_of(run_number);
   const uint32_t index = free_slots_.back();
   free_slots_.pop_back();
+  if (!free_slots_.empty()) __builtin_prefetch(&slots_[free_slots_.back()], 1);
   Slot& slot = slots_[index];
   slot.order = ++order_;
   slot.run = run_number;

@@ -3,8 +3,9 @@
 // reports what became of them.
 //
 //   while (auto a = scheduler.next_assignment()) { ...give it to the worker...; assigned(...) }
-//   while (auto t = scheduler.next_take_back()) { ...revoke it...; taken_back(...) }
-//   for (uint32_t slot : scheduler.terminal()) { ...account...; release(slot); }
+//   while (auto t = scheduler.next_take_back()) { ...revoke it...; requeue or take_back_failed }
+//   for (uint32_t slot : scheduler.terminal()) { ...account... }
+//   scheduler.release_terminal();
 #pragma once
 
 #include <array>
@@ -58,8 +59,8 @@ class Scheduler {
   // --- Runs. A run executes when all earlier ones are done.
   bool can_open_run() const { return next_run_ - first_run_ < kRunsMax; }
   uint32_t open_run();
-  void seal_run(uint32_t run);          // its orchestration function has returned
-  bool run_done(uint32_t run) const;    // sealed, and all its tasks released
+  void seal_run(uint32_t run);        // its orchestration function has returned
+  bool run_done(uint32_t run) const;  // sealed, and all its tasks released
   // Ready tasks and those that become ready are skipped with `cause`. The caller revokes others.
   void cancel_run(uint32_t run, uint32_t cause);
 
@@ -99,7 +100,7 @@ class Scheduler {
   void release_terminal();
 
   const Slot& slot(uint32_t index) const { return slots_[index]; }
-  uint32_t live() const { return live_; }        // submitted, not released
+  uint32_t live() const { return live_; }  // submitted, not released
   uint64_t edges_made() const { return edges_made_; }
   uint64_t cover_edges_made() const { return cover_edges_made_; }
 

@@ -81,6 +81,7 @@ class WorkerQueues {
     }
     --w.length;
     w.barred = false;
+    if (w.length == 0) w.all_started = false;  // else it would stand behind the other empty ones
     link(worker);
   }
 

@@ -81,6 +81,7 @@ class TwoThreads {
   }
 
   void push_some(base::Prng& prng) {
+    const uint64_t first = next_task_;
     for (uint64_t n = prng.between(1, 8); n > 0 && next_task_ <= tasks_; --n) {
       const std::optional<uint64_t> ticket =
           parent_.push({.task = next_task_, .callable = static_cast<uint32_t>(next_task_ % 7)},
@@ -88,7 +89,7 @@ class TwoThreads {
       if (!ticket) break;
       tickets_.emplace_back(*ticket, next_task_++);
     }
-    wake_child_if_asleep();
+    if (next_task_ != first) wake_child_if_asleep();
   }
 
   void revoke_one(base::Prng& prng) {

@@ -50,7 +50,7 @@ TEST(Waiter, AsksNeitherClockNorPermitForWhatIsThere) {
 
 TEST(Waiter, SpinsAMicrosecondWithoutAPermit) {
   Waiter waiter;
-  FakeWait wait{.ready_at = 2'400, .permits = 0};
+  FakeWait wait{.ready_at = 1'700, .permits = 0};
   EXPECT_EQ(waiter.spin(wait), Verdict::kReady);
   EXPECT_EQ(wait.permits_asked, 0);
 }

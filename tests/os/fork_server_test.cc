@@ -32,6 +32,7 @@ struct Report {
   uint64_t blocked, ignored;
   uint32_t spec_bytes, spec_sum;
   uint32_t fd_count;
+  bool stdin_is_null;
   std::array<int, 64> fds;
 };
 static_assert(sizeof(Report) <= kRegionBytes);
@@ -63,6 +64,9 @@ int write_report(ChildStart& start) {
   for (const std::byte b : start.spec) report->spec_sum += std::to_integer<uint32_t>(b);
   report->fd_count = static_cast<uint32_t>(fds.size());
   std::copy_n(fds.begin(), std::min(fds.size(), report->fds.size()), report->fds.begin());
+  char target[64] = {};
+  report->stdin_is_null = ::readlink("/proc/self/fd/0", target, sizeof target - 1) > 0 &&
+                          std::strcmp(target, "/dev/null") == 0;
   report->done.store(1);
   if (start.fds.size() > 1) EventFd::adopt(std::move(start.fds[1])).signal();
   return 0;
@@ -197,7 +201,11 @@ TEST(ForkServer, ChildSeesOnlyTheExpectedDescriptors) {
   NothingLeftBehind check;
   const Fd stray(::open("/dev/null", O_RDONLY));
   const Fd inherited(::open("/dev/zero", O_RDONLY));
+  const Fd stdin_before(::dup(0));
+  ASSERT_EQ(::dup2(inherited.get(), 0), 0);
   auto server = start_server({inherited.get()});
+  auto with_stdin = start_server({0});
+  ASSERT_EQ(::dup2(stdin_before.get(), 0), 0);
   SharedRegion region = SharedRegion::create("hygiene", kRegionBytes).value();
   EventFd event = EventFd::create().value();
   // Others live meanwhile: nothing of them may reach a later child.
@@ -209,6 +217,10 @@ TEST(ForkServer, ChildSeesOnlyTheExpectedDescriptors) {
   const std::set<int> fds(report->fds.begin(), report->fds.begin() + report->fd_count);
   EXPECT_EQ(fds.size(), 6u);
   for (const int fd : {0, 1, 2, inherited.get()}) EXPECT_TRUE(fds.contains(fd)) << fd;
+  EXPECT_TRUE(report->stdin_is_null);
+  spawn(*with_stdin, 1, "r", {region.fd()});
+  next(*with_stdin, ServerEvent::kExited, 1);
+  EXPECT_FALSE(report->stdin_is_null);
 }
 
 TEST(ForkServer, ChildHasOneThreadItsOwnGroupAndSignalsReset) {
@@ -498,11 +510,13 @@ void kill_parent_and_check(bool keep_socket_alive) {
     for (size_t i = 0; i < 4; ++i) EXPECT_FALSE(readable(up.fds[i].get()));
     ASSERT_EQ(::kill(parent, SIGKILL), 0);
     for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(ended(up.fds[i])) << i;
-    // The parent and its two servers; their children were reaped by them.
+    // The parent and its servers; children were reaped by them, and the second server by the first
+    // where that lived a moment longer.
     int reaped = 0;
     siginfo_t info{};
     while (::waitid(P_ALL, 0, &info, WEXITED) == 0) ++reaped;
-    EXPECT_EQ(reaped, 3);
+    EXPECT_GE(reaped, 2);
+    EXPECT_LE(reaped, 3);
   }
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
 }
@@ -632,6 +646,44 @@ TEST(ForkServer, EventsOfAParentThatDoesNotReadWaitInOrder) {
       EXPECT_TRUE(exited.insert(event.spawn_id).second);
     }
   }
+}
+
+// The kernel counts a user's descriptors that are sent and not yet received against the sender's
+// limit, but for the administrator.
+TEST(ForkServer, TooManyPidfdsUnderWayDelayEventsAndLoseNone) {
+  NothingLeftBehind check;
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    constexpr uint64_t kChildren = 60;
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
+    auto server = start_server({}, 1000);
+    const rlimit low{20, 20};
+    if (::prlimit(server->pid(), RLIMIT_NOFILE, &low, nullptr) != 0) ::_exit(2);
+    auto [here, there] = SeqPacket::pair().value();
+    const int held = there.fd();
+    for (uint64_t id = 0; id < kChildren; ++id) {
+      if (!server->spawn(id, spec_of(std::string{'x', 1}), {&held, 1}).ok()) ::_exit(3);
+    }
+    there.close();
+    // Its end: all requests are taken and all children have ended, with no event read.
+    if (!readable(here.fd(), 60'000)) ::_exit(8);
+    uint64_t started = 0, exited = 0, failed = 0;
+    while (exited + failed < kChildren) {
+      const ServerEvent event = next(*server);
+      started += event.kind == ServerEvent::kStarted;
+      exited += event.kind == ServerEvent::kExited;
+      failed += event.kind == ServerEvent::kSpawnFailed;
+      if (event.kind == ServerEvent::kServerGone) ::_exit(4);
+    }
+    if (started != exited || started < 10) ::_exit(5);
+    // With all of them taken, the server is as good as new.
+    if (!server->spawn(1, spec_of(std::string{'x', 1}), {}).ok()) ::_exit(6);
+    ::_exit(next(*server).kind == ServerEvent::kStarted ? 0 : 7);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(ForkServer, ServerWithoutDescriptorsFailsSpawnsAndRecovers) {

@@ -61,6 +61,14 @@ TEST(Process, ThreadsAreCounted) {
   other.join();
 }
 
+TEST(Process, FreshProcessHasNoHazard) {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(fork_hazards().value().any() ? 1 : 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(Process, CoresFollowTheAffinityMask) {
   cpu_set_t before;
   ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);

@@ -48,7 +48,7 @@ struct Counts {
 
 class World {
  public:
-  // With `whole` every registration names all live workers, else random ones.
+  // With `whole` every registration names all ready or all live workers, else random ones.
   World(uint64_t seed, bool whole, Counts* counts)
       : prng_(seed), whole_(whole), fail_one_in_(prng_.between(3, 40)), counts_(*counts) {}
 
@@ -155,6 +155,8 @@ class World {
 
   void begin() {
     std::vector<uint32_t> workers = registry_.live_workers();
+    const bool ready_alone = prng_.chance(1, 2);
+    if (ready_alone) std::erase_if(workers, [&](uint32_t w) { return !registry_.worker_ready(w); });
     if (!whole_) {
       std::erase_if(workers, [&](uint32_t) { return prng_.chance(1, 3); });
       if (workers.empty()) workers = registry_.live_workers();
@@ -243,7 +245,7 @@ class World {
     for (const WorkerReady& event : registry_.take_ready()) {
       ASSERT_EQ(registry_.worker_ready(event.worker), !event.error.has_value());
       ++(event.error ? counts_.unready : counts_.ready);
-      if (event.error) lose(event.worker);
+      if (event.error && prng_.chance(1, 3)) lose(event.worker);  // the others live on for a while
     }
   }
 

@@ -395,6 +395,27 @@ TEST_F(RegistryTest, WorkerThatComesDuringARegistrationGetsItBeforeItIsReady) {
   EXPECT_TRUE(registry_.usable_on_all({0, 1}));
 }
 
+TEST_F(RegistryTest, WorkerInItsReplayThatIsNotNamedGetsItBeforeItIsReady) {
+  add("f");
+  ASSERT_TRUE(registry_.on_worker_added(0).ok());
+  take();
+  begin("g", {});  // no worker is ready yet
+  EXPECT_EQ(take(), Lines{"0 prepare 1.1"});
+  EXPECT_EQ(registry_.take_outcome().value().value(), (EntryRef{1, 1}));
+  answer_all();
+  EXPECT_TRUE(registry_.worker_ready(0));
+  EXPECT_TRUE(registry_.usable_on_all({1, 1}));
+
+  ASSERT_TRUE(registry_.on_worker_added(1).ok());
+  begin("h", {0});
+  take();
+  answer(1), answer(1), take(), answer(1), answer(1);  // all of its replay so far
+  EXPECT_FALSE(registry_.worker_ready(1));
+  answer_all();
+  EXPECT_TRUE(registry_.worker_ready(1));
+  EXPECT_TRUE(registry_.usable_on_all({2, 1}));
+}
+
 TEST_F(RegistryTest, WorkerThatComesDuringAFailingRegistrationIsReadyAfterIt) {
   add_workers(1);
   begin("f", {0});

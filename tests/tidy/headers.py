@@ -19,7 +19,7 @@ C_HEADERS = ('strata/call.h', 'strata/export.h')
 def compile_alone(args):
     command, header = args
     text = f'#include "{header}"\n#include "{header}"\n'
-    result = subprocess.run(command, input=text, text=True, capture_output=True, timeout=120)
+    result = subprocess.run(command, input=text, text=True, capture_output=True, timeout=300)
     return header, command, result.returncode, result.stderr
 
 

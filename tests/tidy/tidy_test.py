@@ -113,6 +113,7 @@ BAD = {
     'sleep': [
         ('tests/graph/bad_test.cc', 'std::this_thread::sleep_for(1s);\n', 'sleep_for'),
         ('sim/bad.cc', 'usleep(1);\n', 'usleep'),
+        ('tests/graph/bad_test.cc', 'void f() { ::sleep(1); }\n', 'sleep'),
     ],
     'header': [
         ('src/base/bad.h', '#pragma once\n', 'opening comment'),
@@ -173,6 +174,14 @@ class Rules(unittest.TestCase):
                     found = [f for f in findings(GOOD | {path: text}) if f.rule == name]
                     self.assertTrue(any(words in f.text or words in f.path for f in found),
                                     [str(f) for f in found])
+
+    def test_what_only_looks_like_a_breach_is_none(self):
+        odd = {
+            'tests/graph/odd_test.cc': 'wait.sleep(3);\nworld.lead_sleep(4);\nsleep_for(w, 5);\n',
+            'src/graph/odd_inl.h': '// Odd.\n#pragma once\n' + 'int x;\n' * 400,
+            'src/graph/odd.cc': '// std::mutex, throw\nauto s = "std::chrono rand() throw";\n',
+        }
+        self.assertEqual([str(f) for f in findings(GOOD | odd)], [])
 
     def test_a_row_of_exceptions_silences_exactly_its_own_finding(self):
         text = CONVENTIONS + '| `src/graph/odd.cc` | `<thread>` | shown |\n'

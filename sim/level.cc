@@ -1,0 +1,367 @@
+#include "sim/level.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace strata::sim {
+namespace {
+
+engine::Core::Options core_options(const Options& options) {
+  engine::Core::Options out;
+  out.limits.slots = options.slots;
+  out.limits.depth = options.depth;
+  out.limits.buffers = options.buffers_max;
+  out.limits.callables = options.callables_max;
+  out.limits.heap_bytes = options.heap_bytes;
+  out.timeouts.control_ms = options.control_ms;
+  out.timeouts.building_turn_ms = options.building_turn_ms;
+  out.timeouts.stall_report_ms = options.stall_report_ms;
+  return out;
+}
+
+}  // namespace
+
+Pages::Pages(size_t bytes)
+    : data_(static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))),
+      bytes_(bytes) {
+  STRATA_CHECK(data_ != MAP_FAILED);
+}
+Pages::~Pages() {
+  munmap(data_, bytes_);
+}
+
+void Level::Waker::operator()(const uint32_t*) const {
+  level->parent_->drain();
+  level->shared_->note("parent", EventKind::kWake, worker);
+  level->children_[worker]->wake();
+}
+
+Level::Level(Shared* shared)
+    : shared_(shared),
+      parent_(shared->machine->make_process()),
+      heap_(shared->options.heap_bytes),
+      hub_pages_(mailbox::kHubBytes),
+      memory_(parent_),
+      hub_(memory_, hub_pages_.data()),
+      core_(core_options(shared->options)),
+      world_(shared->machine, parent_, &hub_, shared->options, shared->log, hooks()),
+      front_(world_, core_),
+      late_left_(shared->options.late_workers),
+      replacements_left_(shared->options.replacements),
+      permits_(std::max<int32_t>(1, static_cast<int32_t>(shared->options.workers) - 1)) {
+  shared->level = &world_;
+  shared->heap = heap_.data();
+  shared->hub = hub_pages_.data();
+}
+
+Level::~Level() = default;
+
+LevelWorld::Hooks Level::hooks() {
+  LevelWorld::Hooks out;
+  out.arrived = [this](engine::Core& core, const LevelWorld::Arrival& arrival) {
+    arrived(core, arrival);
+  };
+  out.kill = [this](uint32_t worker) {
+    shared_->note("parent", EventKind::kKill, worker);
+    if (children_[worker] == nullptr) {
+      shared_->checks.fail(Verdict::kCorrectness, "an inline worker is to be killed");
+      return;
+    }
+    children_[worker]->kill("the engine asked for its end");
+  };
+  out.punch = [this](uint64_t offset, uint64_t bytes) {
+    shared_->checks.on_reuse(offset, offset + bytes, "a segment that goes back");
+    std::memset(heap_.data() + offset, 0, bytes);
+  };
+  out.stalled = [this](const char* what, base::Duration since) {
+    shared_->checks.fail(Verdict::kLiveness, fmt::format("a thread has waited {} ms for {}",
+                                                         since.ns / 1'000'000, what));
+  };
+  out.busy_loop = [this] {
+    shared_->checks.fail(Verdict::kLiveness,
+                         "a leader finds news again and again, and nothing comes of them");
+  };
+  return out;
+}
+
+// ---------------------------------------------------------------- workers
+
+void Level::add_first_workers() {
+  hub_.format(permits_);
+  parent_->drain();
+  front_.call([&](engine::Core& core) {
+    for (uint32_t i = 0; i < shared_->options.inline_workers; ++i) add_inline(core);
+    for (uint32_t i = 0; i < shared_->options.workers; ++i) add_child(core);
+  });
+}
+
+void Level::add_late_worker() {
+  front_.call([&](engine::Core& core) {
+    if (late_left_ == 0 || no_more_) return;
+    --late_left_;
+    add_child(core);
+  });
+}
+
+uint32_t Level::add_child(engine::Core& core) {
+  const uint32_t worker = core.worker_count();
+  std::byte* const region =
+      regions_.emplace_back(std::make_unique<Pages>(mailbox::kRegionBytes))->data();
+  auto endpoint = std::make_unique<Endpoint>(memory_, region, Waker{this, worker});
+  endpoint->set_where(fmt::format("pid {}", 1000 + worker));
+  parent_->drain();
+  STRATA_CHECK(core.add_worker(std::move(endpoint)) == worker);
+  children_.push_back(std::make_unique<Child>(shared_, worker, region));
+  children_.back()->start();
+  return worker;
+}
+
+void Level::add_inline(engine::Core& core) {
+  const uint32_t worker = core.worker_count();
+  const auto delay = [this](uint64_t ns) {
+    shared_->scheduler->block(shared_->scheduler->now() + base::Duration{static_cast<int64_t>(ns)});
+  };
+  inline_code_.push_back(std::make_unique<TaskCode>(shared_, worker, "inline", delay));
+  TaskCode* const code = inline_code_.back().get();
+  engine::InlineEndpoint::Runner runner;
+  runner.task = [code](const mailbox::TaskPost&, std::span<const std::byte> args,
+                       const std::atomic<bool>& cancelled) {
+    TaskCode::End end = code->run(args, [&] { return cancelled.load(); });
+    return engine::InlineOutcome{end.outcome, end.code, std::move(end.result), std::move(end.text)};
+  };
+  runner.control = [this](uint32_t command, std::span<const std::byte>) {
+    const bool refuse =
+        command != mailbox::kCommandHello && shared_->fault(shared_->options.refuse_prepare);
+    shared_->faults.refusals += refuse;
+    return std::pair<uint32_t, std::vector<std::byte>>(
+        refuse ? static_cast<uint32_t>(Code::kUnsupported) : 0, {});
+  };
+  children_.push_back(nullptr);
+  STRATA_CHECK(core.add_worker(std::make_unique<engine::InlineEndpoint>(std::move(runner))) ==
+               worker);
+  world_.arrive({worker, true, {}});
+}
+
+void Level::arrived(engine::Core& core, const LevelWorld::Arrival& arrival) {
+  if (arrival.started) {
+    if (core.worker_state(arrival.worker) == engine::Core::WorkerState::kLost) return;
+    core.start_worker(arrival.worker, world_.now());
+  } else {
+    if (core.holds_permit(arrival.worker)) hub_.release_permit();
+    core.lose_worker(arrival.worker, arrival.reason);
+    shared_->note("parent", EventKind::kWorkerLost, arrival.worker);
+    if (replacements_left_ > 0 && !no_more_) {
+      --replacements_left_;
+      add_child(core);
+    }
+  }
+  update_expectations(core);
+}
+
+bool Level::all_workers_settled() const {
+  for (uint32_t worker = 0; worker < core_.worker_count(); ++worker) {
+    const auto state = core_.worker_state(worker);
+    if (state == engine::Core::WorkerState::kAdded ||
+        state == engine::Core::WorkerState::kGreeted ||
+        state == engine::Core::WorkerState::kReplaying) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Level::update_expectations(engine::Core& core) {
+  if (!no_more_ && late_left_ == 0 && replacements_left_ == 0 && all_workers_settled()) {
+    no_more_ = true;
+    core.expect_no_more_workers();
+  }
+  if (no_more_ && core.scheduler().queues().open_count() == 0) shared_->may_lack_worker = true;
+}
+
+void Level::expect_no_more() {
+  front_.call([&](engine::Core& core) {
+    no_more_ = true;
+    late_left_ = 0;
+    replacements_left_ = 0;
+    core.expect_no_more_workers();
+    if (core.scheduler().queues().open_count() == 0) shared_->may_lack_worker = true;
+  });
+}
+
+bool Level::all_children_lost() const {
+  for (uint32_t worker = 0; worker < core_.worker_count(); ++worker) {
+    if (children_[worker] == nullptr) continue;
+    if (core_.worker_state(worker) != engine::Core::WorkerState::kLost) return false;
+  }
+  return true;
+}
+
+// ---------------------------------------------------------------- buffers
+
+std::shared_ptr<SimBuffer> Level::adopt(const engine::Core::NewBuffer& made, bool temporary) {
+  auto buffer = std::make_shared<SimBuffer>();
+  std::byte* const bytes = heap_.data() + made.heap_offset;
+  shared_->checks.on_reuse(made.heap_offset, made.heap_offset + made.bytes, "a new buffer");
+  if (made.dirty) {
+    std::memset(bytes, 0, made.bytes);
+  } else if (std::any_of(bytes, bytes + made.bytes, [](std::byte b) { return b != std::byte{}; })) {
+    shared_->checks.fail(Verdict::kCorrectness,
+                         "a new buffer that is said to be zeroed has other bytes");
+  }
+  buffer->oracle = shared_->oracle.add_buffer(made.bytes <= kUsedBytesMax ? made.bytes : 0, true);
+  buffer->made = made;
+  buffer->temporary = temporary;
+  shared_->note("parent", EventKind::kBufferNew, buffer->oracle, made.heap_offset);
+  return buffer;
+}
+
+void Level::check_refusal(const Error& error) {
+  ++shared_->faults.full;
+  if (error.code() == Code::kResourceExhausted) return;
+  shared_->checks.fail(Verdict::kCorrectness, error.to_string());
+}
+
+std::shared_ptr<SimBuffer> Level::create_buffer(uint64_t bytes) {
+  return front_.call([&](engine::Core& core) -> std::shared_ptr<SimBuffer> {
+    const auto made = core.create_buffer(bytes);
+    if (!made) return check_refusal(made.error()), nullptr;
+    buffers_.push_back(adopt(*made, false));
+    return buffers_.back();
+  });
+}
+
+std::shared_ptr<SimBuffer> Level::create_temporary(uint64_t bytes) {
+  return front_.call([&](engine::Core& core) -> std::shared_ptr<SimBuffer> {
+    const auto made = core.create_temporary(bytes);
+    if (!made) return check_refusal(made.error()), nullptr;
+    return adopt(*made, true);
+  });
+}
+
+void Level::release_buffer(SimBuffer& buffer) {
+  front_.call([&](engine::Core& core) {
+    if (!std::exchange(buffer.live, false)) return;
+    shared_->note("parent", EventKind::kBufferDrop, buffer.oracle);
+    core.release_buffer(buffer.made.index);
+    std::erase_if(buffers_, [&](const auto& other) { return other.get() == &buffer; });
+  });
+}
+
+void Level::clear_error(SimBuffer& buffer) {
+  front_.call([&](engine::Core& core) {
+    if (!buffer.live) return;
+    std::vector<bool> ended(shared_->oracle.task_count());
+    for (uint32_t task = 0; task < ended.size(); ++task) ended[task] = terminal(task);
+    shared_->note("parent", EventKind::kClearError, buffer.oracle);
+    core.clear_error(buffer.made.index);
+    shared_->oracle.clear_error(buffer.oracle, std::move(ended));
+  });
+}
+
+// ---------------------------------------------------------------- callables
+
+bool Level::register_callable(uint32_t which) {
+  registry::PreparePayload payload;
+  payload.name = fmt::format("f{}", which);
+  payload.descriptor =
+      model::NativeImportDescriptor{"libsimulated.so", fmt::format("function_{}", which)};
+  const Result<registry::EntryRef> registered = front_.register_callable(payload);
+  if (registered) {
+    shared_->note("parent", EventKind::kRegister, registered->index, registered->generation);
+    auto callable = std::make_shared<SimCallable>();
+    callable->ref = *registered;
+    callables_.push_back(std::move(callable));
+    return true;
+  }
+  const Code code = registered.error().code();
+  shared_->note("parent", EventKind::kRegister, which, 1000 + static_cast<uint64_t>(code));
+  const bool expected = (code == Code::kEndpointFailed && shared_->deaths > 0) ||
+                        (code == Code::kUnsupported && shared_->faults.refusals > 0) ||
+                        code == Code::kWrongState || code == Code::kResourceExhausted;
+  if (!expected) shared_->checks.fail(Verdict::kCorrectness, registered.error().to_string());
+  return false;
+}
+
+void Level::unregister_callable(SimCallable& callable) {
+  front_.call([&](engine::Core& core) {
+    if (!std::exchange(callable.live, false)) return;
+    shared_->note("parent", EventKind::kUnregister, callable.ref.index, callable.ref.generation);
+    const Result<void> done = core.unregister(callable.ref, world_.now());
+    if (!done) shared_->checks.fail(Verdict::kCorrectness, done.error().to_string());
+    std::erase_if(callables_, [&](const auto& other) { return other.get() == &callable; });
+  });
+}
+
+bool Level::usable(registry::EntryRef ref) const {
+  return std::any_of(callables_.begin(), callables_.end(),
+                     [&](const auto& callable) { return callable->ref == ref; });
+}
+
+// ---------------------------------------------------------------- runs
+
+SimRun* Level::open_run() {
+  Result<std::shared_ptr<engine::RunRecord>> opened = front_.open_run();
+  if (!opened) {
+    shared_->checks.fail(Verdict::kLiveness, opened.error().to_string());
+    return nullptr;
+  }
+  SimRun* const run = runs_.emplace_back(std::make_unique<SimRun>()).get();
+  run->record = *std::move(opened);
+  run->number = static_cast<uint32_t>(runs_.size() - 1);
+  if (run->record->id != runs_.size()) {
+    shared_->checks.fail(Verdict::kCorrectness, "a run has another number than its place");
+  }
+  shared_->note("parent", EventKind::kRunOpen, run->number);
+  return run;
+}
+
+void Level::cancel(SimRun& run) {
+  front_.call([&](engine::Core& core) {
+    if (run.record->done) return;
+    shared_->note("parent", EventKind::kRunCancel, run.number);
+    run.cancelled = true;
+    core.cancel_run(*run.record);
+  });
+}
+
+void Level::note_task(SimRun& run) {
+  tasks_.emplace_back(&run, static_cast<uint32_t>(run.tasks.size()));
+}
+
+bool Level::terminal(uint32_t task) const {
+  if (task >= tasks_.size()) return false;
+  const auto& [run, number] = tasks_[task];
+  return number < run->record->tasks.size() &&
+         run->record->tasks[number] != engine::TaskState::kLive;
+}
+
+// ---------------------------------------------------------------- the end
+
+void Level::check_quiet() {
+  const auto need = [&](bool held, std::string_view what) {
+    if (!held) shared_->checks.fail(Verdict::kCorrectness, fmt::format("at the end, {}", what));
+  };
+  parent_->drain();
+  need(core_.idle(), "the core is not idle");
+  need(core_.scheduler().live() == 0, "a slot is in use");
+  need(core_.buffers().used() == 0, "a buffer is in use");
+  need(core_.buffers().bytes_used() == 0, "bytes of buffers are in use");
+  need(core_.registry().used() == 0, "a callable is in use");
+  need(!core_.has_news(), "there is news that nobody takes");
+  need(!core_.has_wakes() && !core_.has_chores(), "something is left to be carried out");
+  const auto* const hub = reinterpret_cast<const mailbox::HubLayout*>(hub_pages_.data());
+  need(hub->permits.free == permits_, "a permit to spin is missing");
+  need(hub->parent_sleep.asleep == 0, "the parent is said to be asleep");
+  for (const auto& child : children_) {
+    need(child == nullptr || !child->alive(), "a child is alive");
+  }
+  for (const auto& run : runs_) need(run->record->done, "a run is not done");
+}
+
+}  // namespace strata::sim

@@ -1,0 +1,146 @@
+// Level: one simulated Worker: the cores under test (Core and Front over LevelWorld), its children,
+// its heap, and the model of what users made of it: buffers, callables, runs.
+//
+// Not the users (user.h) and not the faults (nemesis in simulation.cc). From fibers of the parent.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/core.h"
+#include "engine/front.h"
+#include "engine/local_mailbox_endpoint.h"
+#include "mailbox/hub.h"
+#include "sim/child.h"
+#include "sim/level_world.h"
+#include "sim/shared.h"
+
+namespace strata::sim {
+
+// Zeroed pages that cost nothing until touched.
+class Pages {
+ public:
+  explicit Pages(size_t bytes);
+  ~Pages();
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  std::byte* data() { return data_; }
+  size_t size() const { return bytes_; }
+
+ private:
+  std::byte* data_;
+  size_t bytes_;
+};
+
+// Larger ones exist to come and go; no task names them.
+inline constexpr uint64_t kUsedBytesMax = 4096;
+
+struct SimBuffer {
+  uint32_t oracle = 0;
+  engine::Core::NewBuffer made;
+  bool live = true;  // its owner has not let go
+  bool temporary = false;
+};
+
+struct SimCallable {
+  registry::EntryRef ref;
+  bool live = true;  // this handle
+};
+
+struct SimRun {
+  std::shared_ptr<engine::RunRecord> record;
+  uint32_t number = 0;          // of this simulation, from 0
+  std::vector<uint32_t> tasks;  // the oracle's numbers, in order of submission
+  std::vector<uint32_t> result_bytes;
+  bool cancelled = false;
+  bool build_error = false;
+};
+
+class Level {
+ public:
+  using SimFront = engine::Front<LevelWorld>;
+
+  explicit Level(Shared* shared);
+  ~Level();
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+  engine::Core& core() { return core_; }  // look at it, under the token
+  SimFront& front() { return front_; }
+  LevelWorld& world() { return world_; }
+  Shared& shared() { return *shared_; }
+
+  // --- Workers.
+  void add_first_workers();  // before anything runs
+  void add_late_worker();
+  bool late_workers_left() const { return late_left_ > 0; }
+  std::vector<std::unique_ptr<Child>>& children() { return children_; }
+  bool all_children_lost() const;
+  bool all_workers_settled() const;  // none is on its way to be ready
+  // From here on no replacement comes.
+  void expect_no_more();
+
+  // --- What users do; each checks what it is told.
+  // No buffer where a limit was reached.
+  std::shared_ptr<SimBuffer> create_buffer(uint64_t bytes);
+  std::shared_ptr<SimBuffer> create_temporary(uint64_t bytes);
+  void release_buffer(SimBuffer& buffer);
+  void clear_error(SimBuffer& buffer);
+  bool register_callable(uint32_t which);
+  void unregister_callable(SimCallable& callable);
+  bool usable(registry::EntryRef ref) const;
+  SimRun* open_run();
+  void cancel(SimRun& run);
+  bool terminal(uint32_t task) const;
+
+  std::vector<std::shared_ptr<SimBuffer>>& buffers() { return buffers_; }
+  std::vector<std::shared_ptr<SimCallable>>& callables() { return callables_; }
+  std::vector<std::unique_ptr<SimRun>>& runs() { return runs_; }
+  // By the oracle's number: the run, and the task's number in it.
+  void note_task(SimRun& run);  // the next one that the oracle is told
+  void withdraw_task() { tasks_.pop_back(); }
+
+  // Nothing may be left: after all workers are lost.
+  void check_quiet();
+
+ private:
+  struct Waker {
+    Level* level;
+    uint32_t worker;
+    void operator()(const uint32_t* sleep_word) const;
+  };
+  using Endpoint = engine::LocalMailboxEndpoint<SimMemory, Waker>;
+
+  LevelWorld::Hooks hooks();
+  void arrived(engine::Core& core, const LevelWorld::Arrival& arrival);
+  uint32_t add_child(engine::Core& core);
+  void add_inline(engine::Core& core);
+  void update_expectations(engine::Core& core);
+  std::shared_ptr<SimBuffer> adopt(const engine::Core::NewBuffer& made, bool temporary);
+  void check_refusal(const Error& error);
+
+  Shared* shared_;
+  Process* parent_;
+  Pages heap_;
+  Pages hub_pages_;
+  SimMemory memory_;
+  mailbox::Hub<SimMemory> hub_;
+  engine::Core core_;
+  LevelWorld world_;
+  SimFront front_;
+  std::vector<std::unique_ptr<Pages>> regions_;
+  std::vector<std::unique_ptr<Child>> children_;  // by worker; null for inline ones
+  std::vector<std::unique_ptr<TaskCode>> inline_code_;
+  uint32_t late_left_;
+  uint32_t replacements_left_;
+  bool no_more_ = false;
+  int32_t permits_ = 1;
+  std::vector<std::shared_ptr<SimBuffer>> buffers_;
+  std::vector<std::shared_ptr<SimCallable>> callables_;
+  std::vector<std::unique_ptr<SimRun>> runs_;
+  std::vector<std::pair<SimRun*, uint32_t>> tasks_;  // by the oracle's number
+};
+
+}  // namespace strata::sim

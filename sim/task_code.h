@@ -1,0 +1,77 @@
+// TaskCode: what every simulated task does: reads the bytes of its inputs, takes its time, looks
+// whether they are still the same, and writes to each byte of its outputs what follows from them.
+//
+// Its orders stand in its scalars. It runs in a child's fiber, or in the parent's where the worker
+// is inline. One object for each place that runs tasks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mailbox/parent_side.h"
+#include "model/args.h"
+#include "sim/checks.h"
+
+namespace strata::sim {
+
+struct Shared;
+
+// The scalars of a task.
+struct TaskOrders {
+  static constexpr size_t kScalars = 4;
+  uint32_t task = 0;  // the oracle's number
+  bool fails = false;
+  bool heeds_cancel = false;
+  uint64_t ns = 0;
+  uint32_t result_bytes = 0;
+  std::array<uint64_t, kScalars> encode() const {
+    return {task, uint64_t{fails} | uint64_t{heeds_cancel} << 1, ns, result_bytes};
+  }
+  static TaskOrders decode(std::span<const uint64_t> scalars) {
+    return {static_cast<uint32_t>(scalars[0]), (scalars[1] & 1) != 0, (scalars[1] & 2) != 0,
+            scalars[2], static_cast<uint32_t>(scalars[3])};
+  }
+};
+
+// The result that a task gives: `bytes` bytes that its number decides.
+std::vector<std::byte> result_of(uint32_t task, uint32_t bytes);
+// The text of a task that fails.
+std::string failure_of(uint32_t task);
+
+class TaskCode {
+ public:
+  struct End {
+    mailbox::Outcome outcome = mailbox::Outcome::kOk;
+    int32_t code = 0;
+    std::vector<std::byte> result;
+    std::string text;
+  };
+
+  // `delay(ns)` lets virtual time pass. `name` outlives the simulation.
+  TaskCode(Shared* shared, uint32_t worker, std::string_view name,
+           std::function<void(uint64_t ns)> delay)
+      : shared_(shared), worker_(worker), name_(name), delay_(std::move(delay)) {}
+  TaskCode(const TaskCode&) = delete;
+  TaskCode& operator=(const TaskCode&) = delete;
+
+  End run(std::span<const std::byte> args, const std::function<bool()>& cancelled);
+
+ private:
+  Checks::Ranges ranges(bool reads, bool writes) const;
+  uint64_t read_inputs(uint32_t task);
+  void write_outputs(uint64_t hash, bool garbage);
+  bool outputs_stand(uint64_t hash);
+
+  Shared* shared_;
+  uint32_t worker_;
+  std::string_view name_;
+  std::function<void(uint64_t ns)> delay_;
+  model::ArgsDecoder decoder_;
+};
+
+}  // namespace strata::sim

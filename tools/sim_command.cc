@@ -1,0 +1,130 @@
+#include "tools/sim_command.h"
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/fault.h"
+#include "sim/simulation.h"
+#include "tools/sim_jobs.h"
+
+namespace strata::tools {
+namespace {
+
+struct Arguments {
+  uint64_t seed = 0;
+  SimJobs jobs;
+  int fault = 0;
+  std::string mode = "swarm";
+  bool verbose = false;
+};
+
+bool choose_fault(int number) {
+  if (number == 0) return true;
+#ifdef STRATA_FAULTS
+  base::set_fault(number);
+  return true;
+#else
+  std::fprintf(stderr,
+               "strata: this program was built without the deliberate faults; configure the "
+               "build with -DSTRATA_FAULTS=ON to have them\n");
+  return false;
+#endif
+}
+
+int run_one(const Arguments& arguments) {
+  report_crashes();
+  const sim::Options options = sim::draw_options(arguments.seed, arguments.jobs.mode);
+  const sim::SeedResult result =
+      arguments.verbose ? sim::run_seed(options, true) : sim::run_seed_twice(options);
+  std::printf("%s", sim::describe(options).c_str());
+  std::printf(
+      "%s: %llu events, %llu tasks (%llu succeeded, %llu failed, %llu skipped), %llu runs, "
+      "%llu steps, %.3f ms of virtual time, fingerprint %016llx\n",
+      result.counts() ? "counts" : "does not count", static_cast<unsigned long long>(result.events),
+      static_cast<unsigned long long>(result.tasks),
+      static_cast<unsigned long long>(result.succeeded),
+      static_cast<unsigned long long>(result.failed),
+      static_cast<unsigned long long>(result.skipped), static_cast<unsigned long long>(result.runs),
+      static_cast<unsigned long long>(result.steps), static_cast<double>(result.virtual_ns) * 1e-6,
+      static_cast<unsigned long long>(result.fingerprint));
+  if (result.verdict != sim::Verdict::kOk) {
+    std::printf("verdict %d: %s\n%s", static_cast<int>(result.verdict), result.what.c_str(),
+                result.last_events.c_str());
+  }
+  return static_cast<int>(result.verdict);
+}
+
+int run_many(const Arguments& arguments) {
+  const auto began = std::chrono::steady_clock::now();
+  const SimOutcome outcome = run_jobs(arguments.jobs);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  std::printf("%s", outcome.report.to_string().c_str());
+  std::printf("%.1f s, %.1f counting seeds a second with %u processes\n", took.count(),
+              static_cast<double>(outcome.report.counting()) / took.count(), arguments.jobs.jobs);
+  return outcome.verdict;
+}
+
+int run_sim(Arguments arguments) {
+  const auto mode = sim::mode_of(arguments.mode);
+  if (!mode) {
+    std::fprintf(stderr, "strata: no mode '%s'\n", arguments.mode.c_str());
+    return 1;
+  }
+  arguments.jobs.mode = *mode;
+  if (!choose_fault(arguments.fault)) return 1;
+  return arguments.seed != 0 ? run_one(arguments) : run_many(arguments);
+}
+
+}  // namespace
+
+void add_sim_command(CLI::App& app, std::function<int()>* action) {
+  CLI::App* const command = app.add_subcommand(
+      "sim",
+      "Runs the engine, its scheduler and its mailboxes in a simulated world, whose threads, time "
+      "and faults a seed decides, and checks what comes out. The exit status is 0 where all is "
+      "right, 3 where a result is wrong, 4 where something does not come to its end, 5 where the "
+      "code ended the process, and 6 where a seed gave two different runs.");
+  auto arguments = std::make_shared<Arguments>();
+  SimJobs& jobs = arguments->jobs;
+  CLI::Option* const one = command->add_option(
+      "--seed", arguments->seed, "Runs this one seed, twice, and says what happened.");
+  CLI::Option* const many = command->add_option(
+      "--seeds", jobs.counting, "Runs seeds until this many count, and prints a report.");
+  one->check(CLI::PositiveNumber)->excludes(many);
+  many->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--from", jobs.from, "The first of many seeds.")
+      ->check(CLI::PositiveNumber)
+      ->excludes(one)
+      ->capture_default_str();
+  command->add_option("--jobs", jobs.jobs, "How many processes share the seeds.")
+      ->check(CLI::Range(1, 1024))
+      ->excludes(one)
+      ->capture_default_str();
+  command
+      ->add_option("--failures", jobs.failures_max,
+                   "Each process stops when this many of its seeds have failed.")
+      ->check(CLI::PositiveNumber)
+      ->excludes(one)
+      ->capture_default_str();
+  command
+      ->add_option("--twice", jobs.twice_one_in,
+                   "One seed in so many is run twice and compared; 0 compares none.")
+      ->excludes(one)
+      ->capture_default_str();
+  command->add_option("--fault", arguments->fault,
+                      "Switches the deliberate fault of this number on, which the simulator must "
+                      "find. The program must be built with STRATA_FAULTS.");
+  command
+      ->add_option("--mode", arguments->mode,
+                   "swarm draws everything; lite has three workers and crashes alone; "
+                   "performance has no faults and always the same work.")
+      ->capture_default_str();
+  command->add_flag("--verbose", arguments->verbose,
+                    "Prints every event of the one seed, and runs it once.");
+  command->add_flag("--progress", jobs.progress, "Prints a line after each thousand seeds.");
+  command->callback([arguments, action] { *action = [arguments] { return run_sim(*arguments); }; });
+}
+
+}  // namespace strata::tools
