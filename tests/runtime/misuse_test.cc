@@ -1,4 +1,5 @@
 // Wrong calls: each is refused in words, changes nothing, and the Worker goes on.
+#include <fcntl.h>
 #include <sys/wait.h>
 
 #include <functional>
@@ -383,6 +384,37 @@ TEST(ForkSafety, SecondWorkerStartsAlthoughThreadsExistByThen) {
     }
     stop = true;
     thread.join();
+  });
+}
+
+void write_to_descriptor(Call& call) {
+  if (::write(call.scalar<int>(0), "x", 1) != 1) throw std::runtime_error("it is not open");
+}
+
+TEST(ForkSafety, ChildrenKeepInheritedDescriptorsAndNoOthers) {
+  in_a_fresh_process([] {
+    int kept[2];
+    ASSERT_EQ(::pipe(kept), 0);
+    // A number that nothing in a child has.
+    const int other = ::fcntl(kept[1], F_DUPFD, 300);
+    ASSERT_GE(other, 300);
+    auto spec = spec_of(StartMethod::kFork, 1);
+    spec.allow_threads = true;
+    spec.inherit_fds = {kept[1]};
+    const auto worker = started(spec);
+    const auto write = registered<write_to_descriptor>(*worker, "write");
+    const auto run_with = [&](int fd) {
+      return worker->run(
+          [&](Orchestrator& orch) { orch.submit_sub(write, TaskArgs().add_scalar(fd)).value(); });
+    };
+    EXPECT_TRUE(run_with(kept[1]).ok());
+    pollfd p{.fd = kept[0], .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&p, 1, 10'000), 1);
+    expect_error(run_with(other), Code::kTaskFailed, "not open");
+    // The process's server has what the first Worker named, so that a later one cannot have more.
+    spec.inherit_fds = {other};
+    const auto late = Worker::create(spec).value();
+    expect_error(late->init(), Code::kUnsupported, "inherit_fds");
   });
 }
 
