@@ -68,7 +68,8 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
   // The greeting is counted, but stands in no list.
   if (entry.state == WorkerState::kGreeted && entry.control_posted) --controls_open_;
   entry.state = WorkerState::kLost;
-  entry.loss = reason;
+  // How the process ended says less than why it was made to.
+  entry.loss = entry.doubt.empty() ? reason : fmt::format("{}; {}", entry.doubt, reason);
   sched_.close_worker(worker);
   if (was_ready) entry.endpoint->abandon(*this);
   entry.control_posted = false;
@@ -99,7 +100,9 @@ void Core::note_busy(uint32_t worker) {
 }
 
 void Core::doubt(uint32_t worker, std::string reason) {
-  if (std::exchange(workers_[worker].doubted, true)) return;
+  WorkerEntry& entry = workers_[worker];
+  if (!entry.doubt.empty()) return;
+  entry.doubt = reason;
   kills_.push_back({worker, std::move(reason)});
 }
 

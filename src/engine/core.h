@@ -122,8 +122,10 @@ class Core final : private EndpointSink {
   std::optional<Error> stuck() const;
 
   static constexpr size_t kScopesMax = 64;
-  Result<void> begin_scope();
-  void end_scope();
+  // A name for end_scope, never given again.
+  Result<uint64_t> begin_scope();
+  // With all scopes inside it. Nothing where it has ended already.
+  void end_scope(uint64_t scope);
   // Owned by the innermost scope of the run that is built.
   Result<NewBuffer> create_temporary(uint64_t bytes);
 
@@ -201,7 +203,7 @@ class Core final : private EndpointSink {
     bool barred = false;  // in barred_
     bool exiting = false;
     bool exit_posted = false;
-    bool doubted = false;                   // its end has been asked for
+    std::string doubt;                      // why its end has been asked for, where it has
     std::deque<registry::Action> controls;  // not posted yet, then the posted one in front
     bool control_posted = false;
     base::Instant control_since{};  // when its lane became free for the posted control
@@ -259,9 +261,15 @@ class Core final : private EndpointSink {
   std::array<std::shared_ptr<RunRecord>, sched::Scheduler::kRunsMax> runs_;
   std::array<uint32_t, sched::Scheduler::kRunsMax> cancel_causes_{};
   uint64_t run_ids_ = 0;
-  std::vector<std::vector<uint32_t>> scopes_;  // temporaries of the run that is built
-  std::vector<sched::Access> accesses_;        // of the task that is submitted
-  std::vector<model::Placement> placements_;   // likewise
+  struct OpenScope {
+    uint64_t id;
+    std::vector<uint32_t> temporaries;
+  };
+  void end_innermost_scope();
+  std::vector<OpenScope> scopes_;  // of the run that is built; the first is the run's own
+  uint64_t scope_ids_ = 0;
+  std::vector<sched::Access> accesses_;       // of the task that is submitted
+  std::vector<model::Placement> placements_;  // likewise
   std::vector<buffer::BufferTable::Freed> freed_;
   std::vector<WorkerEndpoint*> wakes_;
   std::vector<Kill> kills_;

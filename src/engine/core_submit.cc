@@ -1,6 +1,7 @@
 // The half of Core that user threads call: buffers, scopes, runs, submit.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 
 #include "base/check.h"
@@ -71,18 +72,27 @@ void Core::collect_droppable() {
   }
 }
 
-Result<void> Core::begin_scope() {
+Result<uint64_t> Core::begin_scope() {
   if (scopes_.size() > kScopesMax) {
     return Error(Code::kResourceExhausted, Scope::kCall,
                  fmt::format("at most {} scopes nest", kScopesMax));
   }
-  scopes_.emplace_back();
-  return {};
+  scopes_.push_back({++scope_ids_, {}});
+  return scope_ids_;
 }
 
-void Core::end_scope() {
-  STRATA_CHECK(!scopes_.empty());
-  for (const uint32_t index : scopes_.back()) buffers_.release_owner(index);
+void Core::end_scope(uint64_t scope) {
+  const auto is_it = [scope](const OpenScope& open) { return open.id == scope; };
+  if (std::none_of(scopes_.begin(), scopes_.end(), is_it)) return;
+  bool last = false;
+  while (!last) {
+    last = is_it(scopes_.back());
+    end_innermost_scope();
+  }
+}
+
+void Core::end_innermost_scope() {
+  for (const uint32_t index : scopes_.back().temporaries) buffers_.release_owner(index);
   scopes_.pop_back();
   if (buffers_.has_freed()) collect_freed();
 }
@@ -90,7 +100,7 @@ void Core::end_scope() {
 Result<Core::NewBuffer> Core::create_temporary(uint64_t bytes) {
   STRATA_CHECK(!scopes_.empty());
   STRATA_ASSIGN(const NewBuffer made, create_buffer(bytes));
-  scopes_.back().push_back(made.index);
+  scopes_.back().temporaries.push_back(made.index);
   return made;
 }
 
@@ -102,12 +112,12 @@ std::shared_ptr<RunRecord> Core::open_run() {
   run->number = sched_.open_run();
   runs_[run->number % runs_.size()] = run;
   STRATA_CHECK(scopes_.empty());
-  scopes_.emplace_back();
+  scopes_.push_back({++scope_ids_, {}});
   return run;
 }
 
 void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
-  while (!scopes_.empty()) end_scope();
+  while (!scopes_.empty()) end_innermost_scope();
   run.build_error = std::move(build_error);
   run.progress.built = true;
   sched_.seal_run(run.number);

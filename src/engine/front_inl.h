@@ -339,8 +339,9 @@ template <class World>
 Result<registry::EntryRef> Front<World>::register_callable(
     const registry::PreparePayload& payload) {
   // One registration at a time; the clock of each runs in the core, not here.
-  wait("another registration", base::Instant::never(), [&](Core&) {
-    if (registering_) return false;
+  const model::Digest digest = model::digest_of(model::descriptor_bytes(payload.descriptor));
+  wait("another registration", base::Instant::never(), [&](Core& core) {
+    if (registering_ || core.registry().being_removed(digest)) return false;
     return registering_ = true;
   });
   std::optional<Result<registry::EntryRef>> outcome;

@@ -90,6 +90,9 @@ class Registry {
   // True once nothing of that registration is left anywhere: the index is free or reused.
   bool gone(EntryRef entry) const;
 
+  // begin would be refused only because answers to an unregistration are missing: wait for them.
+  bool being_removed(const model::Digest& digest) const;
+
   // ---- events -------------------------------------------------------------------------------
   std::vector<Action> take_actions() { return std::exchange(actions_, {}); }
   bool has_actions() const { return !actions_.empty(); }

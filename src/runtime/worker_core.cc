@@ -18,6 +18,8 @@ namespace strata {
 namespace {
 
 constexpr int kSubWorkersMax = 1024;
+constexpr uint32_t kTableMax = 1u << 24;        // entries; a child refuses callables beyond it
+constexpr uint64_t kHeapBytesMax = 1ull << 46;  // half of a process's addresses
 
 struct FutexWaker {
   void operator()(const uint32_t* word) const {
@@ -51,9 +53,21 @@ Result<void> check_spec(const WorkerSpec& spec) {
     return refuse(Code::kInvalidArgument,
                   fmt::format("Limits::depth is 1 to 62, not {}", limits.depth));
   }
-  if (limits.buffers < 1 || limits.callables < 1 || limits.heap_bytes < 4096) {
+  const std::pair<const char*, uint32_t> tables[] = {{"buffers", limits.buffers},
+                                                     {"callables", limits.callables}};
+  for (const auto& [name, entries] : tables) {
+    if (entries >= 1 && entries <= kTableMax) continue;
     return refuse(Code::kInvalidArgument,
-                  "Limits::buffers and Limits::callables are at least 1, Limits::heap_bytes 4096");
+                  fmt::format("Limits::{} is 1 to {}, not {}", name, kTableMax, entries));
+  }
+  if (limits.heap_bytes < 4096 || limits.heap_bytes > kHeapBytesMax) {
+    return refuse(Code::kInvalidArgument, fmt::format("Limits::heap_bytes is 4096 to {}, not {}",
+                                                      kHeapBytesMax, limits.heap_bytes));
+  }
+  for (const int fd : spec.inherit_fds) {
+    if (fd >= 0) continue;
+    return refuse(Code::kInvalidArgument,
+                  fmt::format("WorkerSpec::inherit_fds names descriptor {}", fd));
   }
   return {};
 }
