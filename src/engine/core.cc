@@ -41,6 +41,10 @@ uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint) {
   STRATA_CHECK(worker == workers_.size());
   WorkerEntry& entry = workers_.emplace_back();
   entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
+  if (entry.inline_endpoint != nullptr) {
+    STRATA_CHECK(inline_ == nullptr);
+    inline_ = entry.inline_endpoint;
+  }
   entry.endpoint = std::move(endpoint);
   return worker;
 }
@@ -599,12 +603,7 @@ uint32_t Core::ahead_of(uint32_t worker) const {
 }
 
 InlineEndpoint* Core::inline_work() const {
-  for (const WorkerEntry& entry : workers_) {
-    if (entry.inline_endpoint != nullptr && entry.inline_endpoint->has_work()) {
-      return entry.inline_endpoint;
-    }
-  }
-  return nullptr;
+  return inline_ != nullptr && inline_->has_work() ? inline_ : nullptr;
 }
 
 }  // namespace strata::engine

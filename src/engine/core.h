@@ -67,7 +67,7 @@ class Core final : private EndpointSink {
 
   explicit Core(Options options);
 
-  // --- Workers. `endpoint` lives as long as the Core.
+  // --- Workers. `endpoint` lives as long as the Core. At most one is inline.
   uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint);
   // Its process stands: it is greeted, callables are replayed to it, then it takes tasks.
   void start_worker(uint32_t worker, base::Instant now);
@@ -253,6 +253,7 @@ class Core final : private EndpointSink {
   std::vector<uint32_t> free_segments_;
   CauseTable causes_;
   std::vector<WorkerEntry> workers_;
+  InlineEndpoint* inline_ = nullptr;
   std::vector<uint32_t> busy_;    // workers that may have news
   std::vector<uint32_t> barred_;  // workers whose rings are full
   bool workers_expected_ = true;

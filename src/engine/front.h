@@ -10,8 +10,8 @@
 // One rule keeps this from hanging: while tasks are in flight there is a leader that sleeps with
 // the flag set, or a thread that is about to step, or an armed watch.
 //
-// World is the policy: mutex, sleeping, clock. The product has threads (runtime/world.h), the
-// simulator fibers. Every call from any thread.
+// World is the policy: mutex, sleeping, clock. The product has threads (runtime/thread_world.h),
+// the simulator fibers. Every call from any thread.
 //
 //   struct World {
 //     struct Mutex { lock, unlock };

@@ -44,7 +44,7 @@ class Hub {
   // `hub` is a mapping of kBytes zeroed bytes that outlives this.
   Hub(Memory memory, void* hub) : memory_(memory), hub_(static_cast<HubLayout*>(hub)) {}
 
-  // Before the first child attaches. permits: cores in the affinity mask minus one, at least one.
+  // Before the first child attaches. permits: cores in the affinity mask minus one.
   void format(int32_t permits) {
     HeaderLine header = make_header(kHubMagic, sizeof(HubLayout));
     memory_.store_relaxed(&hub_->permits.free, permits);

@@ -86,7 +86,6 @@ Result<void> ThreadWorld::watch_server(os::ForkServer& server, uint32_t children
   STRATA_TRY(events_.add(server.event_fd(), kServer));
   server_ = &server;
   children_.resize(children);
-  alive_ = children;
   return {};
 }
 
@@ -107,7 +106,8 @@ const void* ThreadWorld::self() const {
 }
 
 bool ThreadWorld::spin(const std::vector<engine::Core::Awaited>& awaited) {
-  mailbox::Waiter& waiter = self() == engine_self_ ? engine_waiter_ : user_waiter_;
+  mailbox::Waiter& waiter =
+      self() == engine_self_.load(std::memory_order_relaxed) ? engine_waiter_ : user_waiter_;
   Spin policy{*this, awaited};
   return waiter.spin(policy) == mailbox::Waiter::Verdict::kReady;
 }
@@ -120,7 +120,7 @@ void ThreadWorld::lead_sleep(base::Instant deadline) {
 }
 
 void ThreadWorld::engine_sleep(bool leads, base::Instant deadline) {
-  engine_self_ = self();
+  engine_self_.store(self(), std::memory_order_relaxed);
   if (leads != engine_sees_events_) {
     must(engine_.modify(events_.fd(), kEvents, leads ? uint32_t{EPOLLIN} : 0));
     engine_sees_events_ = leads;
@@ -205,7 +205,7 @@ void ThreadWorld::lose(engine::Core& core, uint32_t worker, const std::string& r
   Child& child = children_[worker];
   if (child.gone) return;
   child.gone = true;
-  --alive_;
+  if (child.spawned) --alive_;
   if (core.holds_permit(worker)) hub_.release_permit();
   core.lose_worker(worker, reason);
 }

@@ -6,6 +6,7 @@
 // and the leader's epoll while it leads.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <vector>
@@ -31,6 +32,7 @@ class ThreadWorld {
   struct Child {
     int pid = 0;
     os::PidFd pidfd;
+    bool spawned = false;
     bool gone = false;
   };
 
@@ -38,8 +40,10 @@ class ThreadWorld {
   static Result<std::unique_ptr<ThreadWorld>> create(os::SharedRegion& hub, os::SharedRegion& heap,
                                                      std::string path);
 
-  // Before the engine thread runs. Worker numbers are spawn ids.
+  // Before the engine thread runs. Worker numbers are spawn ids, and the core has these workers.
   Result<void> watch_server(os::ForkServer& server, uint32_t children);
+  // Its spawn is asked for next.
+  void expect_child(uint32_t worker) { children_[worker].spawned = true, ++alive_; }
   void forget_server();
   int signal_fd() const { return signal_.fd(); }
   mailbox::WaiterOptions waiter_options() const { return spin_; }
@@ -92,7 +96,7 @@ class ThreadWorld {
   std::condition_variable parked_;
   mailbox::Waiter user_waiter_;    // of the user thread that leads
   mailbox::Waiter engine_waiter_;  // of the engine thread
-  const void* engine_self_ = nullptr;
+  std::atomic<const void*> engine_self_{nullptr};
 };
 
 }  // namespace strata::runtime

@@ -169,11 +169,28 @@ Result<void> WorkerCore::start_inline() {
 Result<void> WorkerCore::start_children() {
   const auto count = static_cast<uint32_t>(spec_.sub_workers);
   if (count > 0) {
+    // Else the process's server, which outlives this Worker, would keep the heap's pages with it.
+    STRATA_TRY(heap_.set_inherited(false));
     STRATA_ASSIGN(server_, runtime::make_fork_server(spec_.allow_threads, spec_.inherit_fds));
-    STRATA_TRY(world_->watch_server(*server_, count));
+    STRATA_TRY(heap_.set_inherited(true));
   }
-  mailboxes_.reserve(count);
+  STRATA_TRY(add_endpoints(count));
+  if (count > 0) STRATA_TRY(world_->watch_server(*server_, count));
   const mailbox::WaiterOptions spin = world_->waiter_options();
+  for (uint32_t i = 0; i < count; ++i) {
+    const runtime::ChildSpec child{fmt::format("{}/{}", path_, i), heap_.size(), spin.free_spin_ns,
+                                   spin.permit_spin_ns};
+    const int fds[] = {mailboxes_[i].fd(), hub_.fd(), heap_.fd(), world_->signal_fd()};
+    world_->expect_child(i);
+    STRATA_TRY(server_->spawn(i, runtime::encode(child), fds));
+  }
+  front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
+  engine_ = std::thread([this] { front_->engine_main(); });
+  return {};
+}
+
+Result<void> WorkerCore::add_endpoints(uint32_t count) {
+  mailboxes_.reserve(count);
   for (uint32_t i = 0; i < count; ++i) {
     STRATA_ASSIGN(os::SharedRegion region,
                   os::SharedRegion::create("strata-mailbox", mailbox::kRegionBytes));
@@ -182,13 +199,7 @@ Result<void> WorkerCore::start_children() {
         std::make_unique<Endpoint>(mailbox::PlainMemory{}, mailboxes_.back().data(), FutexWaker{});
     front_->call(
         [&](engine::Core& core) { STRATA_CHECK(core.add_worker(std::move(endpoint)) == i); });
-    const runtime::ChildSpec child{fmt::format("{}/{}", path_, i), heap_.size(), spin.free_spin_ns,
-                                   spin.permit_spin_ns};
-    const int fds[] = {mailboxes_.back().fd(), hub_.fd(), heap_.fd(), world_->signal_fd()};
-    STRATA_TRY(server_->spawn(i, runtime::encode(child), fds));
   }
-  front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
-  engine_ = std::thread([this] { front_->engine_main(); });
   return {};
 }
 

@@ -61,6 +61,7 @@ class WorkerCore {
   WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion hub);
   Result<void> start_inline();
   Result<void> start_children();
+  Result<void> add_endpoints(uint32_t count);
   Result<void> wait_ready();
   Result<void> end_children();
   Result<registry::PreparePayload> payload_of(const Callable& callable) const;
