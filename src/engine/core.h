@@ -8,62 +8,30 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/time.h"
 #include "buffer/arena.h"
 #include "buffer/buffer_table.h"
 #include "engine/cause_table.h"
-#include "engine/endpoint.h"
-#include "engine/inline_endpoint.h"
+#include "engine/core_types.h"
 #include "engine/run_record.h"
 #include "engine/segment_space.h"
-#include "mailbox/child_loop.h"
 #include "model/args.h"
 #include "registry/registry.h"
 #include "sched/scheduler.h"
 #include "strata/task_args.h"
-#include "strata/worker_spec.h"
 
 namespace strata::engine {
 
-// Commands of the mailbox's control slot. The four phases of a registration have their numbers.
-enum class Command : uint32_t {
-  kPrepare = 1,
-  kCommit = 2,
-  kAbort = 3,
-  kUnregister = 4,
-  kExit = mailbox::kCommandExit,
-  kHello = mailbox::kCommandHello,  // answered once the child has attached
-};
-
-// Bytes of address space for a heap of that many bytes: what is freed becomes free space only once
-// its pages are given back, and segments leave gaps between them. Only touched pages cost memory.
-constexpr uint64_t heap_address_bytes(const Limits& limits) {
-  return 2 * limits.heap_bytes;
-}
-
-// What stands before the encoded arguments in a slot's payload.
-struct TaskHead {
-  registry::EntryRef callable;
-  mailbox::TaskPost post;
-};
-
 class Core final : private EndpointSink {
  public:
-  struct Options {
-    std::string path = "L3";  // of this Worker, for texts
-    Limits limits;
-    Timeouts timeouts;
-    uint64_t uid_high = 1;  // 64 random bits
-    // Workers that a thread which goes on stepping keeps awake: cores less its own, at least one.
-    uint32_t awake_max = 1;
-  };
+  using Options = CoreOptions;
+  using NewBuffer = engine::NewBuffer;
+  using WorkerState = engine::WorkerState;
 
   explicit Core(Options options);
 
@@ -73,7 +41,6 @@ class Core final : private EndpointSink {
   void start_worker(uint32_t worker, base::Instant now);
   // Its process is gone: what it had not started goes back, the rest is an endpoint failure.
   void lose_worker(uint32_t worker, const std::string& reason);
-  enum class WorkerState : uint8_t { kAdded, kGreeted, kReplaying, kReady, kLost };
   WorkerState worker_state(uint32_t worker) const { return workers_[worker].state; }
   const std::string& loss_reason(uint32_t worker) const { return workers_[worker].loss; }
   uint64_t tasks_done(uint32_t worker) const { return workers_[worker].tasks_done; }
@@ -89,13 +56,6 @@ class Core final : private EndpointSink {
   void ask_exit(base::Instant now);
 
   // --- Buffers.
-  struct NewBuffer {
-    uint32_t index;
-    Uid uid;
-    uint64_t heap_offset;
-    uint64_t bytes;
-    bool dirty;  // the bytes are not zero
-  };
   Result<NewBuffer> create_buffer(uint64_t bytes);
   void release_buffer(uint32_t index);
   void clear_error(uint32_t index) { sched_.poison().clear(index); }
@@ -191,24 +151,6 @@ class Core final : private EndpointSink {
   const Options& options() const { return options_; }
 
  private:
-  struct WorkerEntry {
-    std::unique_ptr<WorkerEndpoint> endpoint;
-    InlineEndpoint* inline_endpoint = nullptr;
-    WorkerState state = WorkerState::kAdded;
-    std::string loss;
-    uint64_t tasks_done = 0;
-    bool unconfirmed =
-        false;            // was pushed to while it had work; whether it sleeps is not looked at
-    bool busy = false;    // in busy_
-    bool barred = false;  // in barred_
-    bool exiting = false;
-    bool exit_posted = false;
-    std::string doubt;                      // why its end has been asked for, where it has
-    std::deque<registry::Action> controls;  // not posted yet, then the posted one in front
-    bool control_posted = false;
-    base::Instant control_since{};  // when its lane became free for the posted control
-  };
-
   void on_completion(const mailbox::Completion& completion) override;
   void on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) override;
   void on_abandoned(uint64_t task, uint64_t ticket, bool started) override;
