@@ -24,7 +24,7 @@ void Child::start() {
   if (shared_->fault(shared_->options.slow_child)) slowness_ = shared_->prng().between(2, 60);
   gate_.scheduler = shared_->scheduler;
   gate_.process = process_;
-  gate_.on_kill = [this] { kill("killed at a memory operation"); };
+  gate_.on_kill = [this] { strike("killed at a memory operation"); };
   code_ = std::make_unique<TaskCode>(shared_, worker_, name_, [this](uint64_t ns) {
     const uint64_t slow = shared_->calm ? 1 : slowness_;
     shared_->scheduler->block(shared_->scheduler->now() +
@@ -43,6 +43,11 @@ void Child::kill(const std::string& reason) {
   shared_->checks.on_death(worker_);
   shared_->level->arrive({worker_, false, reason});
   process_->die();  // unwinds at once where it is this very fiber
+}
+
+void Child::strike(const std::string& reason) {
+  shared_->faults.kills += alive();
+  kill(reason);
 }
 
 void Child::kill_soon(uint64_t operations) {
@@ -115,7 +120,7 @@ void Child::run(const mailbox::TaskView& view, mailbox::TaskOutcome* out) {
 uint32_t Child::control(uint32_t command, std::span<const std::byte> request, std::string* text) {
   shared_->note(name_, EventKind::kControl, worker_, command);
   if (shared_->fault(shared_->options.slow_control)) {
-    ++shared_->faults.deadlines;
+    shared_->late = true;
     linger(uint64_t{3'000'000} * shared_->options.control_ms);
   } else if (shared_->chance(300)) {
     linger(20'000);

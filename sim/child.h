@@ -91,6 +91,7 @@ class Child {
   void wake();
   // SIGKILL: now, or at a memory operation a few ahead.
   void kill(const std::string& reason);
+  void strike(const std::string& reason);  // the same, by the faults
   void kill_soon(uint64_t operations);
   void pause_for(base::Duration length);
   void resume() { gate_.paused_until = {}; }

@@ -89,15 +89,16 @@ void Level::end_by_engine(const engine::Core::Kill& kill) {
   shared_->note("parent", EventKind::kKill, kill.worker);
   const FaultCounts& faults = shared_->faults;
   const bool late = kill.reason.find("did not answer a control") != std::string::npos;
-  const bool explained =
-      late ? faults.pauses > 0 || faults.deadlines > 0 || shared_->options.slow_child > 0
-           : faults.refusals > 0;
+  const bool explained = late
+                             ? faults.pauses > 0 || shared_->late || shared_->options.slow_child > 0
+                             : faults.refusals > 0;
   if (!explained || children_[kill.worker] == nullptr) {
     shared_->checks.fail(
         Verdict::kCorrectness,
         fmt::format("the engine ends worker {} without need: {}", kill.worker, kill.reason));
     return;
   }
+  shared_->faults.deadlines += late;
   children_[kill.worker]->kill(kill.reason);
 }
 

@@ -95,7 +95,6 @@ std::string Report::to_string() const {
                        100.0 * static_cast<double>(with) / static_cast<double>(records_.size()));
   };
   fired("kill", [](const SeedRecord& r) { return r.faults.kills > 0; });
-  fired("pause", [](const SeedRecord& r) { return r.faults.pauses > 0; });
   fired("task failure", [](const SeedRecord& r) { return r.faults.task_failures > 0; });
   fired("refusal", [](const SeedRecord& r) { return r.faults.refusals > 0; });
   fired("limit", [](const SeedRecord& r) { return r.faults.full > 0; });

@@ -15,9 +15,9 @@ namespace strata::sim {
 
 class LevelWorld;
 
-// How often each fault took effect.
+// How often each fault took effect. A pause alone does not: only the deadline that it breaks.
 struct FaultCounts {
-  uint32_t kills = 0;
+  uint32_t kills = 0;  // by the nemesis
   uint32_t pauses = 0;
   uint32_t task_failures = 0;
   uint32_t refusals = 0;   // of a prepare, a commit or an undoing
@@ -26,8 +26,8 @@ struct FaultCounts {
   uint32_t cancels = 0;    // that changed an outcome
   uint32_t wakes = 0;      // spurious or doubled
   uint32_t kinds() const {
-    return (kills > 0) + (pauses > 0) + (task_failures > 0) + (refusals > 0) + (full > 0) +
-           (deadlines > 0) + (cancels > 0);
+    return (kills > 0) + (task_failures > 0) + (refusals > 0) + (full > 0) + (deadlines > 0) +
+           (cancels > 0);
   }
 };
 
@@ -42,6 +42,7 @@ struct Shared {
   Checks checks;
   Oracle oracle;
   FaultCounts faults;
+  bool late = false;             // some control was answered too late
   bool calm = false;             // faults are over
   bool may_lack_worker = false;  // at some moment no worker was left
   uint32_t deaths = 0;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "sim/level.h"
+#include "sim/stage.h"
 #include "sim/verdict.h"
 
 namespace strata::sim {
@@ -13,68 +13,52 @@ namespace {
 class Simulation {
  public:
   Simulation(const Options& options, bool print_events)
-      : log_(print_events),
-        scheduler_(std::make_unique<Scheduler>(options.seed, Scheduler::Options{})),
-        machine_(scheduler_.get(), options.seed ^ 0x6d616368696e65ull),
-        prng_(options.seed ^ 0x6e656d65736973ull) {
-    shared_.options = options;
-    shared_.scheduler = scheduler_.get();
-    shared_.machine = &machine_;
-    shared_.log = &log_;
-    level_ = std::make_unique<Level>(&shared_);
-  }
-  ~Simulation() { scheduler_.reset(); }  // unwinds what has not ended, while the rest still stands
+      : stage_(options, print_events),
+        shared_(stage_.shared()),
+        level_(stage_.level()),
+        prng_(options.seed ^ 0x6e656d65736973ull) {}
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
   SeedResult run();
-  std::string describe_now() const { return sim::describe(shared_.options) + log_.last(); }
+  std::string describe_now() const { return sim::describe(shared_.options) + stage_.log().last(); }
 
  private:
-  void spawn(std::string name, std::function<void()> body);
   void host();     // sets up, waits for the users, takes down
   void nemesis();  // the faults
   void strike();
   void newcomers();
-  void set_up(User& user);
+  void set_up();
   void take_down(User& user);
   void probe_all(User& user);
   void linger(int64_t ns_max);
   Child* some_child();
-  std::string stuck_text() const;
 
-  EventLog log_;
-  std::unique_ptr<Scheduler> scheduler_;
-  World machine_;
-  base::Prng prng_;  // of the faults
-  Shared shared_;
-  std::unique_ptr<Level> level_;
+  // Before the stage: what its fibers use must outlive them.
   std::vector<std::unique_ptr<User>> users_;
   Features features_;
-  std::vector<Fiber*> fibers_;
   uint32_t playing_ = 0;  // users that have not ended
   Fiber* host_ = nullptr;
   uint32_t kills_left_ = 0;
   uint32_t pauses_left_ = 0;
-  bool finished_ = false;
+  Stage stage_;
+  Shared& shared_;
+  Level& level_;
+  base::Prng prng_;  // of the faults
 };
 
 Simulation* running = nullptr;
 
-void Simulation::spawn(std::string name, std::function<void()> body) {
-  fibers_.push_back(scheduler_->spawn(std::move(name), std::move(body)));
-}
-
 void Simulation::linger(int64_t ns_max) {
   const uint64_t ns = prng_.below(static_cast<uint64_t>(ns_max)) + 1;
-  scheduler_->block(scheduler_->now() + base::Duration{static_cast<int64_t>(ns)});
+  stage_.linger(base::Duration{static_cast<int64_t>(ns)});
 }
 
 // ---------------------------------------------------------------- faults
 
 Child* Simulation::some_child() {
   std::vector<Child*> alive;
-  for (const auto& child : level_->children()) {
+  for (const auto& child : level_.children()) {
     if (child != nullptr && child->alive()) alive.push_back(child.get());
   }
   return alive.empty() ? nullptr : alive[prng_.below(alive.size())];
@@ -89,10 +73,9 @@ void Simulation::nemesis() {
     if (shared_.calm) return;
     if (all && prng_.chance(1, 8)) {
       all = false;
-      for (const auto& child : level_->children()) {
+      for (const auto& child : level_.children()) {
         if (child == nullptr || !child->alive()) continue;
-        ++shared_.faults.kills;
-        child->kill("killed with all others");
+        child->strike("killed with all others");
       }
       continue;
     }
@@ -113,54 +96,52 @@ void Simulation::strike() {
     return;
   }
   --kills_left_;
-  ++shared_.faults.kills;
   if (prng_.chance(1, 2)) {
     child->kill_soon(1 + prng_.below(1u << prng_.below(9)));
   } else {
-    child->kill("killed");
+    child->strike("killed");
   }
 }
 
 // Children that come late.
 void Simulation::newcomers() {
-  while (level_->late_workers_left() && !shared_.calm) {
+  while (level_.late_workers_left() && !shared_.calm) {
     linger(4 * shared_.options.fault_gap_ns);
-    level_->add_late_worker();
+    level_.add_late_worker();
   }
 }
 
 // ---------------------------------------------------------------- the host
 
-void Simulation::set_up(User& user) {
+void Simulation::set_up() {
   const Options& options = shared_.options;
   // An inline worker may end without a word from the kernel, so nobody may wait for another.
-  if (options.inline_workers > 0) level_->expect_no_more();
+  if (options.inline_workers > 0) level_.expect_no_more();
   if (prng_.chance(1, 2)) {
-    level_->front().wait("the first children", base::Instant::never(),
-                         [&](engine::Core&) { return level_->all_workers_settled(); });
+    level_.front().wait("the first children", base::Instant::never(),
+                        [&](engine::Core&) { return level_.all_workers_settled(); });
   }
-  for (uint32_t i = 0; i < options.callables; ++i) level_->register_callable(i);
-  for (uint32_t i = 0; i < options.buffers; ++i) level_->create_buffer(options.buffer_bytes);
-  static_cast<void>(user);
+  for (uint32_t i = 0; i < options.callables; ++i) level_.register_callable(i);
+  for (uint32_t i = 0; i < options.buffers; ++i) level_.create_buffer(options.buffer_bytes);
 }
 
 void Simulation::host() {
-  User first(level_.get(), shared_.options.seed ^ 0x686f7374ull, "host", &features_);
-  level_->add_first_workers();
-  spawn("nemesis", [this] { nemesis(); });
-  if (shared_.options.late_workers > 0) spawn("newcomers", [this] { newcomers(); });
-  set_up(first);
+  User first(&level_, shared_.options.seed ^ 0x686f7374ull, "host", &features_);
+  level_.add_first_workers();
+  stage_.spawn("nemesis", [this] { nemesis(); });
+  if (shared_.options.late_workers > 0) stage_.spawn("newcomers", [this] { newcomers(); });
+  set_up();
   playing_ = shared_.options.users;
   for (uint32_t i = 0; i < shared_.options.users; ++i) {
-    users_.push_back(std::make_unique<User>(level_.get(), shared_.options.seed * 31 + i,
+    users_.push_back(std::make_unique<User>(&level_, shared_.options.seed * 31 + i,
                                             fmt::format("user {}", i), &features_));
     User* const user = users_.back().get();
-    spawn(user->name(), [this, user] {
+    stage_.spawn(user->name(), [this, user] {
       user->play();
-      if (--playing_ == 0) scheduler_->wake(host_);
+      if (--playing_ == 0) stage_.scheduler().wake(host_);
     });
   }
-  while (playing_ > 0) scheduler_->block();
+  while (playing_ > 0) stage_.scheduler().block();
   if (!shared_.checks.failed()) take_down(first);
 }
 
@@ -168,7 +149,7 @@ void Simulation::host() {
 void Simulation::probe_all(User& user) {
   SimRun* const run = user.begin_run();
   if (run == nullptr) return;
-  for (const auto& buffer : level_->buffers()) {
+  for (const auto& buffer : level_.buffers()) {
     if (buffer->made.bytes > kUsedBytesMax) continue;
     for (int i = 0; i < 4; ++i) {
       Tensor view = whole_of(*buffer);
@@ -185,66 +166,40 @@ void Simulation::probe_all(User& user) {
 void Simulation::take_down(User& user) {
   shared_.note("host", EventKind::kLiveness);
   shared_.calm = true;
-  level_->world().calm();
-  for (const auto& child : level_->children()) {
+  level_.world().calm();
+  for (const auto& child : level_.children()) {
     if (child != nullptr) child->resume();
   }
-  for (size_t i = 0; i < level_->runs().size(); ++i) user.wait_run(*level_->runs()[i], false);
+  for (size_t i = 0; i < level_.runs().size(); ++i) user.wait_run(*level_.runs()[i], false);
   probe_all(user);
   if (shared_.checks.failed()) return;
-  judge(*level_);
-  while (!level_->buffers().empty()) level_->release_buffer(*level_->buffers().back());
-  while (!level_->callables().empty()) level_->unregister_callable(*level_->callables().back());
-  level_->front().wait("the last controls", base::Instant::never(),
-                       [&](engine::Core& core) { return core.idle(); });
-  level_->expect_no_more();
-  level_->front().call([&](engine::Core& core) { core.ask_exit(level_->world().now()); });
-  level_->front().wait("the end of the children", base::Instant::never(),
-                       [&](engine::Core&) { return level_->all_children_lost(); });
-  level_->front().stop();
-  finished_ = true;
+  judge(level_);
+  while (!level_.buffers().empty()) level_.release_buffer(*level_.buffers().back());
+  while (!level_.callables().empty()) level_.unregister_callable(*level_.callables().back());
+  level_.front().wait("the last controls", base::Instant::never(),
+                      [&](engine::Core& core) { return core.idle(); });
+  stage_.close();
 }
 
 // ---------------------------------------------------------------- the run
 
-std::string Simulation::stuck_text() const {
-  std::string out = "fibers that have not ended:";
-  for (const Fiber* fiber : fibers_) {
-    if (!fiber->ended())
-      out += fmt::format(" {}{}", fiber->name(), fiber->blocked() ? "" : " (runs)");
-  }
-  return out;
-}
-
 SeedResult Simulation::run() {
   running = this;
-  spawn("engine", [this] { level_->front().engine_main(); });
-  spawn("host", [this] { host(); });
-  host_ = fibers_.back();
-  Scheduler::Stop stop = Scheduler::Stop::kSteps;
-  while (stop == Scheduler::Stop::kSteps && !shared_.checks.failed() &&
-         scheduler_->steps() < shared_.options.steps_max) {
-    stop = scheduler_->run(10'000);
-  }
-  if (stop == Scheduler::Stop::kStuck) {
-    shared_.checks.fail(Verdict::kLiveness, "nothing can go on; " + stuck_text());
-  } else if (stop == Scheduler::Stop::kSteps) {
-    shared_.checks.fail(Verdict::kLiveness, "it does not come to an end; " + stuck_text());
-  }
-  if (finished_ && !shared_.checks.failed()) level_->check_quiet();
+  host_ = stage_.spawn("host", [this] { host(); });
+  stage_.run();
   SeedResult result;
   result.options = shared_.options;
   result.verdict = shared_.checks.verdict();
   result.what = shared_.checks.what();
-  if (result.verdict != Verdict::kOk) result.last_events = log_.last();
-  result.fingerprint = scheduler_->fingerprint() ^ log_.hash();
-  result.steps = scheduler_->steps();
-  result.virtual_ns = scheduler_->now().ns;
-  result.events = log_.total();
+  if (result.verdict != Verdict::kOk) result.last_events = stage_.log().last();
+  result.fingerprint = stage_.scheduler().fingerprint() ^ stage_.log().hash();
+  result.steps = stage_.scheduler().steps();
+  result.virtual_ns = stage_.scheduler().now().ns;
+  result.events = stage_.log().total();
   result.tasks = shared_.oracle.task_count();
-  result.runs = level_->runs().size();
-  result.workers = level_->core().worker_count();
-  for (const auto& run : level_->runs()) {
+  result.runs = level_.runs().size();
+  result.workers = level_.core().worker_count();
+  for (const auto& run : level_.runs()) {
     result.succeeded += run->record->progress.succeeded;
     result.failed += run->record->progress.failed;
     result.skipped += run->record->progress.skipped;

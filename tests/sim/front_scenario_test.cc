@@ -1,0 +1,188 @@
+// Hand-written scenarios of the engine's front: what simulations once found, each as small as it
+// can be. A scenario runs under many orders of its threads; without its fix some of them hang.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "sim/stage.h"
+#include "sim/task_code.h"
+
+namespace strata::sim {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kOrders = 20;
+#else
+constexpr uint64_t kOrders = 200;
+#endif
+
+// A Worker without faults, whose threads the order decides.
+Options quiet(uint64_t order, uint32_t workers, uint32_t inline_workers = 0) {
+  Options options;
+  options.seed = order;
+  options.workers = workers;
+  options.inline_workers = inline_workers;
+  options.slots = 32;
+  options.spin_looks = 2;
+  options.watch_ns = 20'000;
+  options.steps_max = 400'000;
+  return options;
+}
+
+class Scene {
+ public:
+  explicit Scene(const Options& options) : stage(options, false) {}
+
+  // `script` runs first; then everything is closed. All of it must come to an end.
+  void play(const std::function<void()>& script, bool close = true) {
+    stage.spawn("script", [this, script, close] {
+      stage.level().add_first_workers();
+      if (stage.shared().options.inline_workers > 0) stage.level().expect_no_more();
+      script();
+      if (close) finish();
+    });
+    stage.run();
+    const Checks& checks = stage.shared().checks;
+    EXPECT_EQ(checks.verdict(), Verdict::kOk)
+        << describe(stage.shared().options) << checks.what() << "\n"
+        << stage.log().last();
+  }
+  void finish() {
+    while (!level().callables().empty()) {
+      level().unregister_callable(*level().callables().back());
+    }
+    wait([](engine::Core& core) { return core.idle(); });
+    stage.close();
+  }
+  void wait(const std::function<bool(engine::Core&)>& ready) {
+    level().front().wait("a scenario", base::Instant::never(), ready);
+  }
+  void wait_workers() {
+    wait([this](engine::Core&) { return level().all_workers_settled(); });
+  }
+  // Tasks without tensors.
+  void submit(engine::RunRecord& run, uint64_t ns) {
+    TaskOrders orders;
+    orders.task = next_task++;
+    orders.ns = ns;
+    TaskArgs args;
+    for (const uint64_t scalar : orders.encode()) args.add_scalar(scalar);
+    const auto submitted =
+        level().front().submit(run, level().callables().front()->ref, args, CallConfig{});
+    EXPECT_TRUE(submitted.ok()) << submitted.error().to_string();
+  }
+  std::shared_ptr<engine::RunRecord> open() { return level().front().open_run().value(); }
+  void seal(engine::RunRecord& run) { level().front().seal_run(run, std::nullopt); }
+  Result<void> join(engine::RunRecord& run) {
+    return level().front().wait_run(run, base::Instant::never());
+  }
+  Level& level() { return stage.level(); }
+
+  Stage stage;
+  uint32_t next_task = 0;
+};
+
+TEST(FrontScenario, AStepAmongInlineTasksWakesOtherWorkersToo) {
+  for (uint64_t order = 1; order <= kOrders; ++order) {
+    Scene scene(quiet(order, 1, 1));
+    scene.play([&] {
+      scene.wait_workers();
+      ASSERT_TRUE(scene.level().register_callable(0));
+      scene.stage.linger(base::Duration::from_ms(1));  // the child sleeps
+      const auto run = scene.open();
+      for (int i = 0; i < 6; ++i) scene.submit(*run, 5'000);
+      scene.seal(*run);
+      EXPECT_TRUE(scene.join(*run).ok());
+    });
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(FrontScenario, AThreadThatWaitsForItsTurnToRegisterIsWoken) {
+  for (uint64_t order = 1; order <= kOrders; ++order) {
+    Scene scene(quiet(order, 1));
+    scene.play([&] {
+      scene.wait_workers();
+      uint32_t left = 3;
+      for (uint32_t i = 0; i < 3; ++i) {
+        scene.stage.spawn("registrar", [&, i] {
+          EXPECT_TRUE(scene.level().register_callable(i));
+          --left;
+        });
+      }
+      while (left > 0) scene.stage.linger(base::Duration::from_us(50));
+    });
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(FrontScenario, ALeaderSleepsAlthoughItsChildHasOnlySkippedEntries) {
+  for (uint64_t order = 1; order <= kOrders / 4; ++order) {
+    Scene scene(quiet(order, 1));
+    scene.play([&] {
+      scene.wait_workers();
+      ASSERT_TRUE(scene.level().register_callable(0));
+      const auto first = scene.open();
+      for (int i = 0; i < 4; ++i) scene.submit(*first, 5'000);
+      scene.seal(*first);
+      scene.level().front().call([&](engine::Core& core) { core.cancel_run(*first); });
+      scene.join(*first).ok();
+      scene.stage.linger(base::Duration::from_ms(1));  // the child passes what was revoked
+      const uint64_t steps = scene.stage.scheduler().steps();
+      const auto second = scene.open();
+      scene.submit(*second, 20'000'000);
+      scene.seal(*second);
+      EXPECT_TRUE(scene.join(*second).ok());
+      // A million steps of time pass; nobody may be awake for many of them.
+      EXPECT_LT(scene.stage.scheduler().steps() - steps, 10'000u);
+    });
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(FrontScenario, StopEndsTheEngineThreadThatLeads) {
+  for (uint64_t order = 1; order <= kOrders; ++order) {
+    Options options = quiet(order, 1);
+    Scene scene(options);
+    scene.play(
+        [&] {
+          scene.wait_workers();
+          ASSERT_TRUE(scene.level().register_callable(0));
+          const auto run = scene.open();
+          scene.submit(*run, 200'000);
+          scene.seal(*run);
+          // By now the engine thread leads; its last task ends around the stop.
+          scene.stage.linger(base::Duration::from_us(150 + static_cast<int64_t>(order % 100)));
+          scene.level().front().stop();
+          scene.stage.linger(base::Duration::from_ms(2));
+          scene.level().children()[0]->kill("the scenario is over");
+        },
+        false);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(FrontScenario, AnInlineWorkerThatRefusesWhatIsRegisteredIsLostNotKilled) {
+  for (uint64_t order = 1; order <= kOrders / 4; ++order) {
+    Options options = quiet(order, 0, 1);
+    options.refuse_prepare = 1000;
+    Scene scene(options);
+    scene.play([&] {
+      scene.level().register_callable(0);
+      scene.wait_workers();
+      if (scene.level().callables().empty()) return;  // refused before it was anyone's
+      const auto run = scene.open();
+      scene.submit(*run, 1'000);
+      scene.seal(*run);
+      const Result<void> waited = scene.join(*run);
+      ASSERT_FALSE(waited.ok());
+      EXPECT_EQ(waited.error().code(), Code::kNoWorker);
+    });
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace strata::sim
