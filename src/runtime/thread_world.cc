@@ -107,7 +107,8 @@ const void* ThreadWorld::self() const {
 }
 
 bool ThreadWorld::spin(const std::vector<const engine::WorkerEndpoint*>& awaited) {
-  mailbox::Waiter& waiter = self() == engine_self_ ? engine_waiter_ : user_waiter_;
+  mailbox::Waiter& waiter =
+      self() == engine_self_.load(std::memory_order_relaxed) ? engine_waiter_ : user_waiter_;
   Spin policy{*this, awaited};
   return waiter.spin(policy) == mailbox::Waiter::Verdict::kReady;
 }
@@ -120,7 +121,7 @@ void ThreadWorld::lead_sleep(base::Instant deadline) {
 }
 
 void ThreadWorld::engine_sleep(bool leads, base::Instant deadline) {
-  engine_self_ = self();
+  engine_self_.store(self(), std::memory_order_relaxed);
   if (leads != engine_sees_events_) {
     must(engine_.modify(events_.fd(), kEvents, leads ? uint32_t{EPOLLIN} : 0));
     engine_sees_events_ = leads;
