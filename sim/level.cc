@@ -67,14 +67,7 @@ LevelWorld::Hooks Level::hooks() {
   out.arrived = [this](engine::Core& core, const LevelWorld::Arrival& arrival) {
     arrived(core, arrival);
   };
-  out.kill = [this](uint32_t worker) {
-    shared_->note("parent", EventKind::kKill, worker);
-    if (children_[worker] == nullptr) {
-      shared_->checks.fail(Verdict::kCorrectness, "an inline worker is to be killed");
-      return;
-    }
-    children_[worker]->kill("the engine asked for its end");
-  };
+  out.kill = [this](const engine::Core::Kill& kill) { end_by_engine(kill); };
   out.punch = [this](uint64_t offset, uint64_t bytes) {
     shared_->checks.on_reuse(offset, offset + bytes, "a segment that goes back");
     std::memset(heap_.data() + offset, 0, bytes);
@@ -88,6 +81,24 @@ LevelWorld::Hooks Level::hooks() {
                          "a leader finds news again and again, and nothing comes of them");
   };
   return out;
+}
+
+// The engine ends a child that answers too late or refuses what is registered: only where a fault
+// made it so.
+void Level::end_by_engine(const engine::Core::Kill& kill) {
+  shared_->note("parent", EventKind::kKill, kill.worker);
+  const FaultCounts& faults = shared_->faults;
+  const bool late = kill.reason.find("did not answer a control") != std::string::npos;
+  const bool explained =
+      late ? faults.pauses > 0 || faults.deadlines > 0 || shared_->options.slow_child > 0
+           : faults.refusals > 0;
+  if (!explained || children_[kill.worker] == nullptr) {
+    shared_->checks.fail(
+        Verdict::kCorrectness,
+        fmt::format("the engine ends worker {} without need: {}", kill.worker, kill.reason));
+    return;
+  }
+  children_[kill.worker]->kill(kill.reason);
 }
 
 // ---------------------------------------------------------------- workers
@@ -135,10 +146,18 @@ void Level::add_inline(engine::Core& core) {
     TaskCode::End end = code->run(args, [&] { return cancelled.load(); });
     return engine::InlineOutcome{end.outcome, end.code, std::move(end.result), std::move(end.text)};
   };
-  runner.control = [this](uint32_t command, std::span<const std::byte>) {
-    const bool refuse =
-        command != mailbox::kCommandHello && shared_->fault(shared_->options.refuse_prepare);
+  runner.control = [this, worker, delay](uint32_t command, std::span<const std::byte>) {
+    shared_->note("inline", EventKind::kControl, worker, command);
+    if (shared_->chance(300)) delay(1'000);
+    // What it may not refuse is to forget: nothing would ever end this worker.
+    const uint32_t in_thousand = command == static_cast<uint32_t>(engine::Command::kPrepare)
+                                     ? shared_->options.refuse_prepare
+                                 : command == static_cast<uint32_t>(engine::Command::kCommit)
+                                     ? shared_->options.refuse_commit
+                                     : 0;
+    const bool refuse = shared_->fault(in_thousand);
     shared_->faults.refusals += refuse;
+    shared_->note("inline", EventKind::kReply, worker, refuse);
     return std::pair<uint32_t, std::vector<std::byte>>(
         refuse ? static_cast<uint32_t>(Code::kUnsupported) : 0, {});
   };

@@ -71,13 +71,13 @@ std::string_view LevelWorld::who() {
   return scheduler().current()->name();
 }
 
-bool LevelWorld::spin(const std::vector<const engine::WorkerEndpoint*>& awaited) {
+bool LevelWorld::spin(const std::vector<engine::Core::Awaited>& awaited) {
   uint64_t looks = machine_->prng().below(options_.spin_looks + 1);
   const bool permit = looks > 4 && hub_->acquire_permit();
   if (!permit) looks = std::min<uint64_t>(looks, 4);
   bool news = false;
   for (; looks > 0 && !news; --looks) {
-    for (const engine::WorkerEndpoint* endpoint : awaited) news = news || endpoint->has_news();
+    for (const engine::Core::Awaited& one : awaited) news = news || one.ready();
     scheduler().yield();
   }
   if (permit) hub_->release_permit();
@@ -209,7 +209,7 @@ void LevelWorld::carry_out(const std::vector<engine::Core::Kill>& kills,
   parent_->drain();
   for (const engine::Core::Kill& kill : kills) {
     if (machine_->prng().chance(1, 2)) scheduler().yield();
-    hooks_.kill(kill.worker);
+    hooks_.kill(kill);
   }
   for (const engine::Core::Punch& punch : punches) {
     if (machine_->prng().chance(1, 2)) scheduler().yield();

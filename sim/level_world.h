@@ -42,7 +42,7 @@ class LevelWorld {
   // What the driver around the Front does.
   struct Hooks {
     std::function<void(engine::Core&, const Arrival&)> arrived;  // with the token
-    std::function<void(uint32_t worker)> kill;
+    std::function<void(const engine::Core::Kill&)> kill;
     std::function<void(uint64_t heap_offset, uint64_t bytes)> punch;
     std::function<void(const char* what, base::Duration since)> stalled;
     std::function<void()> busy_loop;  // a leader that never comes to sleep
@@ -57,7 +57,7 @@ class LevelWorld {
   // --- The policy; see engine/front.h.
   base::Instant now();
   const void* self();
-  bool spin(const std::vector<const engine::WorkerEndpoint*>& awaited);
+  bool spin(const std::vector<engine::Core::Awaited>& awaited);
   template <class HasNews>
   bool prepare_sleep(HasNews&& has_news) {
     if (hub_->prepare_sleep(has_news)) {

@@ -39,10 +39,12 @@ void draw_level(Draw& draw, Options& o) {
   o.replacements = draw.often_zero(600, 4);
   if (draw.chance(1, 16)) {
     o.inline_workers = 1;
+    o.late_workers = o.replacements = 0;
     o.workers = draw.chance(1, 2) ? 0 : draw.between(1, 2);
   }
   o.slots = 1u << draw.between(3, 8);
   o.depth = draw.chance(1, 2) ? draw.between(1, 4) : draw.between(2, 16);
+  if (draw.chance(1, 8)) o.depth = draw.between(17, 63);
   o.buffers_max = draw.between(8, 48);
   o.callables_max = draw.between(4, 12);
   o.control_ms = draw.chance(1, 2) ? 20 : 100;
@@ -68,11 +70,11 @@ void draw_work(Draw& draw, Options& o) {
   o.wait_deadline = draw.often_zero(400, 400);
   o.wait_run = draw.between(0, 800);
   o.buffer_churn = draw.often_zero(300, 200);
-  o.callable_churn = draw.often_zero(400, 150);
+  o.callable_churn = draw.often_zero(400, draw.chance(1, 4) ? 900 : 150);
   o.build_error = draw.often_zero(700, 100);
   o.bad_submit = draw.often_zero(500, 50);
-  o.big_result = draw.often_zero(900, 60);
-  o.big_args = draw.often_zero(900, 60);
+  o.big_result = draw.often_zero(900, draw.chance(1, 2) ? 500 : 50);
+  o.big_args = draw.often_zero(900, draw.chance(1, 2) ? 500 : 50);
 }
 
 void draw_faults(Draw& draw, Options& o) {

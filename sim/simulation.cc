@@ -133,6 +133,8 @@ void Simulation::newcomers() {
 
 void Simulation::set_up(User& user) {
   const Options& options = shared_.options;
+  // An inline worker may end without a word from the kernel, so nobody may wait for another.
+  if (options.inline_workers > 0) level_->expect_no_more();
   if (prng_.chance(1, 2)) {
     level_->front().wait("the first children", base::Instant::never(),
                          [&](engine::Core&) { return level_->all_workers_settled(); });
@@ -145,6 +147,8 @@ void Simulation::set_up(User& user) {
 void Simulation::host() {
   User first(level_.get(), shared_.options.seed ^ 0x686f7374ull, "host", &features_);
   level_->add_first_workers();
+  spawn("nemesis", [this] { nemesis(); });
+  if (shared_.options.late_workers > 0) spawn("newcomers", [this] { newcomers(); });
   set_up(first);
   playing_ = shared_.options.users;
   for (uint32_t i = 0; i < shared_.options.users; ++i) {
@@ -217,8 +221,6 @@ SeedResult Simulation::run() {
   spawn("engine", [this] { level_->front().engine_main(); });
   spawn("host", [this] { host(); });
   host_ = fibers_.back();
-  spawn("nemesis", [this] { nemesis(); });
-  if (shared_.options.late_workers > 0) spawn("newcomers", [this] { newcomers(); });
   Scheduler::Stop stop = Scheduler::Stop::kSteps;
   while (stop == Scheduler::Stop::kSteps && !shared_.checks.failed() &&
          scheduler_->steps() < shared_.options.steps_max) {

@@ -139,6 +139,10 @@ void User::submit(SimRun& run, const Draft& draft) {
   level_.note_task(run);
   run.tasks.push_back(static_cast<uint32_t>(shared_.oracle.task_count() - 1));
   run.result_bytes.push_back(draft.result_bytes);
+  const auto full = [&](const engine::Core& core) {
+    return core.scheduler().live() >= shared_.options.slots;
+  };
+  shared_.faults.full += level_.front().look(full);
   CallConfig config;
   const Result<TaskRef> result = level_.front().submit(*run.record, callable, draft.args, config);
   judge_submit(run, draft, result, all_live, unregistered);

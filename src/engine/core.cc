@@ -118,9 +118,9 @@ void Core::refuse_worker(uint32_t worker, const std::string& reason) {
 
 // ---------------------------------------------------------------- stepping
 
-void Core::step(base::Instant now) {
+void Core::step(base::Instant now, bool streaming) {
   const bool timed = wants_time();  // else `now` says nothing
-  if (!busy_.empty()) poll_workers(now);
+  if (!busy_.empty()) poll_workers(now, streaming);
   if (!barred_.empty()) unbar_workers();
   if (!sched_.terminal().empty()) account_terminal();
   if (timed) {
@@ -136,12 +136,21 @@ void Core::step(base::Instant now) {
   if (buffers_.has_freed()) collect_freed();
 }
 
-void Core::poll_workers(base::Instant now) {
+void Core::poll_workers(base::Instant now, bool streaming) {
   for (size_t i = 0; i < busy_.size();) {
     const uint32_t worker = busy_[i];
     WorkerEntry& entry = workers_[worker];
     bool idle = entry.state == WorkerState::kLost;
-    if (!idle && (entry.inline_endpoint != nullptr || entry.endpoint->has_news())) {
+    if (entry.unconfirmed) {
+      entry.unconfirmed = false;
+      if (!idle && entry.endpoint->needs_wake()) {
+        STRATA_MARK("engine: a busy worker had fallen asleep");
+        wakes_.push_back(entry.endpoint.get());
+      }
+    }
+    if (!idle && (entry.inline_endpoint != nullptr ||
+                  (streaming ? entry.endpoint->has_news_ahead(ahead_of(worker))
+                             : entry.endpoint->has_news()))) {
       polled_ = worker;
       if (const Result<void> polled = entry.endpoint->poll(*this); !polled) {
         doubt(worker, polled.error().message());
@@ -189,9 +198,8 @@ void Core::on_completion(const mailbox::Completion& completion) {
   }
   std::string text = text_of(completion.text);
   if (text.empty()) text = fmt::format("it returned {}", completion.code);
-  const uint32_t cause = causes_.add(Error(Code::kTaskFailed, Scope::kTask, std::move(text),
-                                           task_where(sched_.slot(index), worker)),
-                                     sched_.poison());
+  const uint32_t cause = add_cause(Error(Code::kTaskFailed, Scope::kTask, std::move(text),
+                                         task_where(sched_.slot(index), worker)));
   sched_.finish(index, sched::Outcome::kTaskFailed, cause);
 }
 
@@ -204,12 +212,11 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
     sched_.requeue(index);
     return;
   }
-  const uint32_t cause = causes_.add(
-      Error(Code::kEndpointFailed, Scope::kTask,
-            fmt::format("its worker was lost while it ran ({}); it may have run in part",
-                        workers_[worker].loss),
-            task_where(sched_.slot(index), worker)),
-      sched_.poison());
+  const uint32_t cause =
+      add_cause(Error(Code::kEndpointFailed, Scope::kTask,
+                      fmt::format("its worker was lost while it ran ({}); it may have run in part",
+                                  workers_[worker].loss),
+                      task_where(sched_.slot(index), worker)));
   sched_.finish(index, sched::Outcome::kEndpointFailed, cause);
 }
 
@@ -236,16 +243,76 @@ void Core::dispatch_ready() {
     for (const WorkerEntry& entry : workers_) {
       if (!entry.loss.empty()) last = entry.loss;
     }
-    sched_.skip_ready(causes_.add(
+    sched_.skip_ready(add_cause(
         Error(Code::kNoWorker, Scope::kTask,
               fmt::format(
                   "no live worker is left to run it (the last was lost: {}); it did not run", last),
-              options_.path),
-        sched_.poison()));
+              options_.path)));
     return;
   }
-  while (const auto assignment = sched_.next_assignment()) dispatch(*assignment);
+  assign_all();
   take_back();
+}
+
+bool Core::may_wake() const {
+  return spreading_ || sched_.queues().awake_count() < options_.awake_max;
+}
+
+void Core::assign_all() {
+  for (;;) {
+    const uint32_t first = sched_.queues().first_empty();
+    if (first != sched::kNone && workers_[first].endpoint->asleep()) {
+      sched_.chill(first);
+      continue;
+    }
+    const auto assignment = sched_.next_assignment(may_wake());
+    if (!assignment) return;
+    dispatch(*assignment);
+  }
+}
+
+bool Core::spread() {
+  if (sched_.queues().awake_count() == sched_.queues().open_count() &&
+      sched_.queues().first_empty() == sched::kNone) {
+    return false;
+  }
+  spreading_ = true;
+  dispatch_ready();
+  spreading_ = false;
+  return !wakes_.empty();
+}
+
+// The first entry whose end lets something else go on: a task that waits for it, or one that waits
+// for room in the queue.
+uint64_t Core::wake_point(uint32_t worker) const {
+  if (waiters_[static_cast<size_t>(Wake::kEach)] > 0) return 0;
+  const bool soon = waiters_[static_cast<size_t>(Wake::kSoon)] > 0 || sched_.has_ready();
+  const uint32_t middle = (sched_.queues().length(worker) - 1) / 2;
+  uint64_t point = ~uint64_t{0};
+  uint32_t at = 0;
+  sched_.queues().for_each_slot(worker, [&](uint32_t slot) {
+    const bool awaited = sched_.slot(slot).first_edge != sched::kNone || (soon && at == middle);
+    if (awaited) point = std::min(point, sched_.slot(slot).ticket);
+    ++at;
+  });
+  return point;
+}
+
+void Core::set_wake_points() {
+  for (const uint32_t worker : busy_) {
+    if (sched_.queues().length(worker) == 0) continue;
+    workers_[worker].endpoint->set_wake_at(wake_point(worker));
+  }
+  wake_points_set_ = true;
+}
+
+void Core::clear_wake_points() {
+  if (!wake_points_set_) return;
+  wake_points_set_ = false;
+  for (const uint32_t worker : busy_) {
+    workers_[worker].endpoint->set_wake_at(0);
+    workers_[worker].endpoint->fence();
+  }
 }
 
 const TaskHead& Core::head_of(uint32_t slot) {
@@ -266,11 +333,17 @@ void Core::dispatch(sched::Assignment assignment) {
   }
   sched_.assigned(assignment, *ticket);
   note_busy(assignment.worker);
-  if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
+  if (sched_.queues().length(assignment.worker) > 1) {
+    // It has work and so is awake, unless it ends that this instant: the next step looks, when the
+    // store is long since visible and the fence is cheap.
+    entry.unconfirmed = true;
+  } else if (entry.endpoint->needs_wake()) {
+    wakes_.push_back(entry.endpoint.get());
+  }
 }
 
 void Core::take_back() {
-  while (const auto candidate = sched_.next_take_back()) {
+  while (const auto candidate = sched_.next_take_back(may_wake())) {
     WorkerEntry& entry = workers_[candidate->worker];
     if (entry.endpoint->revoke(sched_.slot(candidate->slot).ticket)) {
       STRATA_MARK("engine: a queued task is taken back");
@@ -279,7 +352,7 @@ void Core::take_back() {
       STRATA_MARK("engine: a task to take back has started");
       sched_.take_back_failed(candidate->worker);
     }
-    while (const auto assignment = sched_.next_assignment()) dispatch(*assignment);
+    assign_all();
   }
 }
 
@@ -294,6 +367,14 @@ std::string Core::task_where(const sched::Scheduler::Slot& slot, uint32_t worker
   const uint32_t index = static_cast<uint32_t>(&slot - &sched_.slot(0));
   const TaskHead& head = const_cast<Core*>(this)->head_of(index);
   return fmt::format("{}, {}", worker_name(worker), task_name(slot, head));
+}
+
+// A cause that a terminal task carries is in use until the task is accounted for.
+uint32_t Core::add_cause(Error error) {
+  return causes_.add(std::move(error), [this](auto&& visit) {
+    sched_.poison().for_each_cause(visit);
+    for (const uint32_t slot : sched_.terminal()) visit(sched_.slot(slot).cause);
+  });
 }
 
 void Core::account_terminal() {
@@ -324,7 +405,8 @@ void Core::account(uint32_t index) {
       run.tasks[slot.run_task] = TaskState::kSkipped;
       ++run.progress.skipped;
       const Error& cause = causes_.at(slot.cause);
-      const bool own = cause.code() == Code::kNoWorker || cause.code() == Code::kCancelled;
+      const bool own =
+          cause.code() == Code::kNoWorker || (cause.code() == Code::kCancelled && run.cancelled);
       run.note_failure(
           slot.run_task, slot.order, true,
           own ? cause
@@ -491,9 +573,9 @@ Result<void> Core::unregister(registry::EntryRef entry, base::Instant now) {
 
 bool Core::has_news() const {
   for (const uint32_t worker : busy_) {
-    if (workers_[worker].inline_endpoint == nullptr && workers_[worker].endpoint->has_news()) {
-      return true;
-    }
+    const WorkerEntry& entry = workers_[worker];
+    if (entry.inline_endpoint != nullptr) continue;
+    if (entry.endpoint->has_news() || (entry.unconfirmed && entry.endpoint->asleep())) return true;
   }
   for (const uint32_t worker : barred_) {
     if (workers_[worker].endpoint->has_news()) return true;
@@ -501,9 +583,19 @@ bool Core::has_news() const {
   return false;
 }
 
-void Core::busy_endpoints(std::vector<const WorkerEndpoint*>* out) const {
+void Core::busy_endpoints(std::vector<Awaited>* out) const {
   out->clear();
-  for (const uint32_t worker : busy_) out->push_back(workers_[worker].endpoint.get());
+  for (const uint32_t worker : busy_) {
+    out->push_back({workers_[worker].endpoint.get(), ahead_of(worker)});
+  }
+}
+
+// Half of the queue may end unseen while nobody waits for one of its tasks.
+uint32_t Core::ahead_of(uint32_t worker) const {
+  const uint32_t length = sched_.queues().length(worker);
+  const bool each = waiters_[static_cast<size_t>(Wake::kEach)] > 0;
+  if (length < 2 || each || sched_.queues().awaited(worker) > 0) return 0;
+  return (length - 1) / 2;
 }
 
 InlineEndpoint* Core::inline_work() const {

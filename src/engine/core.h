@@ -61,6 +61,8 @@ class Core final : private EndpointSink {
     Limits limits;
     Timeouts timeouts;
     uint64_t uid_high = 1;  // 64 random bits
+    // Workers that a thread which goes on stepping keeps awake: cores less its own, at least one.
+    uint32_t awake_max = 1;
   };
 
   explicit Core(Options options);
@@ -128,8 +130,24 @@ class Core final : private EndpointSink {
   Result<NewBuffer> create_temporary(uint64_t bytes);
 
   // --- Stepping.
-  // `now` may be anything unless wants_time().
-  void step(base::Instant now);
+  // `now` may be anything unless wants_time(). `streaming`: the caller's next call follows soon, so
+  // completions that nothing waits for are taken by the half queue.
+  void step(base::Instant now, bool streaming = false);
+  // Before the leader sleeps: its core becomes free, so sleeping workers are woken for what waits
+  // behind others. True: there are wakes to carry out.
+  bool spread();
+  // What a waiting thread must hear of; counted for each that waits.
+  enum class Wake : uint8_t {
+    kRunEnd,  // no more than what the engine itself needs
+    kSoon,    // room for more tasks
+    kEach,    // every completion
+  };
+  void add_waiter(Wake wake) { ++waiters_[static_cast<size_t>(wake)]; }
+  void drop_waiter(Wake wake) { --waiters_[static_cast<size_t>(wake)]; }
+  // Tells the workers which completions are worth a wake-up of the sleeping engine; before the
+  // hub's flag is set. And: of all again, because another thread has changed what is in flight.
+  void set_wake_points();
+  void clear_wake_points();
   bool wants_time() const { return controls_open_ > 0 || registry_waits(); }
   base::Instant next_deadline() const;
   // No run is open or unfinished.
@@ -138,12 +156,21 @@ class Core final : private EndpointSink {
   bool has_news() const;
   // A worker's full ring may empty without a word: look again soon.
   bool has_barred() const { return !barred_.empty(); }
-  // Workers that may have news, for a thread that spins without the token.
-  void busy_endpoints(std::vector<const WorkerEndpoint*>* out) const;
+  // What a thread that spins without the token looks at: for each busy worker the first completion
+  // that lets something go on. To take them one by one would only make both sides wait for the
+  // lines between them.
+  struct Awaited {
+    const WorkerEndpoint* endpoint;
+    uint32_t ahead;
+    bool ready() const { return endpoint->has_news_ahead(ahead); }
+  };
+  void busy_endpoints(std::vector<Awaited>* out) const;
   // An inline worker with something to run: take() it, run() it without the token, put() it.
   InlineEndpoint* inline_work() const;
   // Whether something ended since the last call: a task, a run, a registration.
   bool take_notable() { return std::exchange(notable_, false); }
+  // Something else has ended that a thread may wait for.
+  void note() { notable_ = true; }
 
   struct Kill {
     uint32_t worker;
@@ -170,6 +197,8 @@ class Core final : private EndpointSink {
     WorkerState state = WorkerState::kAdded;
     std::string loss;
     uint64_t tasks_done = 0;
+    bool unconfirmed =
+        false;            // was pushed to while it had work; whether it sleeps is not looked at
     bool busy = false;    // in busy_
     bool barred = false;  // in barred_
     bool exiting = false;
@@ -184,8 +213,12 @@ class Core final : private EndpointSink {
   void on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) override;
   void on_abandoned(uint64_t task, uint64_t ticket, bool started) override;
 
-  void poll_workers(base::Instant now);
+  void poll_workers(base::Instant now, bool streaming);
   void dispatch_ready();
+  bool may_wake() const;
+  void assign_all();
+  uint64_t wake_point(uint32_t worker) const;
+  uint32_t ahead_of(uint32_t worker) const;
   void dispatch(sched::Assignment assignment);
   void take_back();
   void unbar_workers();
@@ -201,6 +234,8 @@ class Core final : private EndpointSink {
   void refuse_worker(uint32_t worker, const std::string& reason);
   void note_busy(uint32_t worker);
   void collect_freed();
+  void collect_droppable();
+  uint32_t add_cause(Error error);
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
   const TaskHead& head_of(uint32_t slot);
@@ -240,6 +275,9 @@ class Core final : private EndpointSink {
   std::vector<Kill> kills_;
   std::vector<Punch> punches_;
   bool notable_ = false;
+  bool spreading_ = false;
+  bool wake_points_set_ = false;
+  std::array<uint32_t, 3> waiters_{};  // by Wake
 };
 
 }  // namespace strata::engine

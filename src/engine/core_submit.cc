@@ -25,6 +25,7 @@ Result<Core::NewBuffer> Core::create_buffer(uint64_t bytes) {
                                                            .segment_offset = got.range.offset}));
       return NewBuffer{index, buffers_.at(index).uid, offset, bytes, !got.range.zero};
     }
+    if (arena_.has_droppable()) collect_droppable();  // idle ones that made way for this one
     const auto offset = space_.take(got.segment_bytes);
     if (!offset) {
       return Error(Code::kResourceExhausted, Scope::kCall,
@@ -59,7 +60,10 @@ void Core::collect_freed() {
     sched_.poison().drop_buffer(freed.index);
     arena_.free(freed.segment, freed.segment_offset);
   }
-  if (!arena_.has_droppable()) return;
+  if (arena_.has_droppable()) collect_droppable();
+}
+
+void Core::collect_droppable() {
   std::vector<uint32_t> droppable;
   arena_.take_droppable(&droppable);
   for (const uint32_t segment : droppable) {
@@ -124,11 +128,9 @@ void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
 void Core::cancel_run(RunRecord& run) {
   if (run.done || run.cancelled) return;
   run.cancelled = true;
-  const uint32_t cause =
-      causes_.add(Error(Code::kCancelled, Scope::kTask, fmt::format("run {} was cancelled", run.id),
-                        options_.path),
-                  sched_.poison());
-  causes_.pin(cause);
+  const uint32_t cause = add_cause(Error(
+      Code::kCancelled, Scope::kTask, fmt::format("run {} was cancelled", run.id), options_.path));
+  if (cause != 0) causes_.pin(cause);
   cancel_causes_[run.number % runs_.size()] = cause;
   sched_.cancel_run(run.number, cause);
   // Only the run that executes has entries at workers.

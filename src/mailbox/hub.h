@@ -56,7 +56,7 @@ class Hub {
   // is withdrawn. True: wait; a child that publishes from now on signals.
   template <class HasNews>
   bool prepare_sleep(HasNews&& has_news) {
-    memory_.store_relaxed(&hub_->parent_sleep.asleep, uint32_t{1});
+    memory_.store_release(&hub_->parent_sleep.asleep, uint32_t{1});
     memory_.fence();
     if (!has_news()) return true;
     STRATA_MARK("mailbox: parent finds news on its way to sleep");

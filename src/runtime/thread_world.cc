@@ -34,10 +34,10 @@ void must(const Result<void>& result) {
 
 struct ThreadWorld::Spin {
   ThreadWorld& world;
-  const std::vector<const engine::WorkerEndpoint*>& awaited;
+  const std::vector<engine::Core::Awaited>& awaited;
   bool ready() const {
-    for (const engine::WorkerEndpoint* endpoint : awaited) {
-      if (endpoint->has_news()) return true;
+    for (const engine::Core::Awaited& one : awaited) {
+      if (one.ready()) return true;
     }
     return false;
   }
@@ -106,7 +106,7 @@ const void* ThreadWorld::self() const {
   return &here;
 }
 
-bool ThreadWorld::spin(const std::vector<const engine::WorkerEndpoint*>& awaited) {
+bool ThreadWorld::spin(const std::vector<engine::Core::Awaited>& awaited) {
   mailbox::Waiter& waiter =
       self() == engine_self_.load(std::memory_order_relaxed) ? engine_waiter_ : user_waiter_;
   Spin policy{*this, awaited};

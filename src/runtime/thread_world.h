@@ -51,7 +51,7 @@ class ThreadWorld {
   // --- the policy of engine::Front
   base::Instant now();
   const void* self() const;
-  bool spin(const std::vector<const engine::WorkerEndpoint*>& awaited);
+  bool spin(const std::vector<engine::Core::Awaited>& awaited);
   template <class HasNews>
   bool prepare_sleep(HasNews&& has_news) {
     return hub_.prepare_sleep(std::forward<HasNews>(has_news));

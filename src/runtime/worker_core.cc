@@ -10,6 +10,7 @@
 #include "os/build_id.h"
 #include "os/clock.h"
 #include "os/futex.h"
+#include "os/process.h"
 #include "runtime/child_main.h"
 #include "runtime/context.h"
 
@@ -48,9 +49,9 @@ Result<void> check_spec(const WorkerSpec& spec) {
     return refuse(Code::kInvalidArgument,
                   fmt::format("Limits::slots is 1 to {}, not {}", 1u << 24, limits.slots));
   }
-  if (limits.depth < 1 || limits.depth > 63) {
+  if (limits.depth < 1 || limits.depth > 62) {
     return refuse(Code::kInvalidArgument,
-                  fmt::format("Limits::depth is 1 to 63, not {}", limits.depth));
+                  fmt::format("Limits::depth is 1 to 62, not {}", limits.depth));
   }
   const std::pair<const char*, uint32_t> tables[] = {{"buffers", limits.buffers},
                                                      {"callables", limits.callables}};
@@ -102,7 +103,8 @@ WorkerCore::WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion 
       heap_(std::move(heap)),
       hub_(std::move(hub)) {
   core_ = std::make_unique<engine::Core>(
-      engine::Core::Options{path_, spec_.limits, spec_.timeouts, random_bits()});
+      engine::Core::Options{path_, spec_.limits, spec_.timeouts, random_bits(),
+                            static_cast<uint32_t>(std::max(1, os::cores_in_affinity_mask() - 1))});
 }
 
 WorkerCore::~WorkerCore() {

@@ -330,7 +330,7 @@ class Story {
   }
 
   void signal_parent_if_asleep(Child& side) {
-    if (side.parent_asleep_after_publish()) parent_event_.signal(child_process_);
+    if (side.parent_asleep_after_publish(true)) parent_event_.signal(child_process_);
   }
 
   void child_waits(Child& side) {
