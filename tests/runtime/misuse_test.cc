@@ -29,7 +29,7 @@ TEST(Spec, EveryWrongValueIsRefusedByItsName) {
   refuse([](WorkerSpec& s) { s.limits.slots = 0; }, "Limits::slots");
   refuse([](WorkerSpec& s) { s.limits.slots = ~0u; }, "Limits::slots");
   refuse([](WorkerSpec& s) { s.limits.depth = 0; }, "Limits::depth");
-  refuse([](WorkerSpec& s) { s.limits.depth = 64; }, "Limits::depth");
+  refuse([](WorkerSpec& s) { s.limits.depth = 63; }, "Limits::depth");
   refuse([](WorkerSpec& s) { s.limits.buffers = 0; }, "Limits::buffers");
   refuse([](WorkerSpec& s) { s.limits.buffers = ~0u; }, "Limits::buffers");
   refuse([](WorkerSpec& s) { s.limits.callables = 0; }, "Limits::callables");
@@ -39,9 +39,9 @@ TEST(Spec, EveryWrongValueIsRefusedByItsName) {
   refuse([](WorkerSpec& s) { s.inherit_fds = {-1}; }, "WorkerSpec::inherit_fds");
 }
 
-TEST(Spec, DepthUpTo63IsTaken) {
+TEST(Spec, DepthUpTo62IsTaken) {
   auto spec = spec_of(StartMethod::kFork, 1);
-  spec.limits.depth = 63;
+  spec.limits.depth = 62;
   auto worker = Worker::create(spec);
   ASSERT_TRUE(worker.ok()) << worker.error().to_string();
   ASSERT_TRUE((*worker)->init().ok());
