@@ -8,7 +8,7 @@
 //   last unregister -> tombstone: tasks that hold it run -> UNREGISTER to all -> index reusable
 //
 // The caller sends actions to each worker in the order given. It answers each by on_reply, or ends
-// the worker and says on_worker_lost; until then the transaction stays open.
+// it and says on_worker_lost; until then the transaction stays open.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,7 @@ struct Action {
   Phase phase = Phase::kPrepare;
   uint64_t transaction = 0;
   EntryRef entry;
-  // encode_payload; null unless PREPARE. Shared: one copy serves the actions of all workers, and
-  // lives until the last is sent.
+  // Null unless PREPARE. Shared: one copy for the actions of all workers, until the last is sent.
   std::shared_ptr<const std::vector<std::byte>> payload;
 };
 

@@ -94,9 +94,9 @@ class ThreadWorld {
   uint32_t alive_ = 0;
   bool engine_sees_events_ = false;  // of the engine thread alone
   std::condition_variable parked_;
-  mailbox::Waiter user_waiter_;    // of the user thread that leads
-  mailbox::Waiter engine_waiter_;  // of the engine thread
-  std::atomic<const void*> engine_self_{nullptr};
+  mailbox::Waiter user_waiter_;                    // of the user thread that leads
+  mailbox::Waiter engine_waiter_;                  // of the engine thread
+  std::atomic<const void*> engine_self_{nullptr};  // others read it to see that it is not they
 };
 
 }  // namespace strata::runtime

@@ -185,6 +185,7 @@ TEST(CallablesOfChildren, QueuedTasksOfAnUnregisteredCallableRun) {
   auto handle = worker->submit([&](Orchestrator& orch) {
     orch.submit_sub(stand, gate.args()).value();
     orch.submit_sub(stand, gate.args()).value();
+    gate.await_started(2);  // at one child each, before anything stands behind
     for (int i = 0; i < 50; ++i) {
       orch.submit_sub(count, counts.args().add_scalar(kFirstFree)).value();
     }

@@ -273,6 +273,8 @@ TEST_F(ChildDeath, QueuedTasksOfAStoppedChildRunAtTheOther) {
   auto handle = worker->submit([&](Orchestrator& orch) {
     orch.submit_sub(stand, first.args()).value();
     orch.submit_sub(stand, second.args()).value();
+    first.await_started(1);
+    second.await_started(1);  // at one child each, before anything stands behind
     for (uint32_t i = 0; i < 24; ++i) {
       orch.submit_sub(count, counts.args().add_scalar(kFirstFree)).value();
     }
@@ -327,6 +329,8 @@ TEST_F(ChildDeath, QueuedTasksOfAKilledChildRunOnceAtTheOther) {
   auto handle = worker->submit([&](Orchestrator& orch) {
     orch.submit_sub(stand, first.args()).value();
     orch.submit_sub(stand, second.args()).value();
+    first.await_started(1);
+    second.await_started(1);  // at one child each, before anything stands behind
     for (uint32_t i = 0; i < kTasks; ++i) {
       orch.submit_sub(count, counts.args().add_scalar(kFirstFree + i)).value();
     }
@@ -411,6 +415,7 @@ TEST_F(ChildDeath, WithoutAnyChildLeftTasksFailWithNoWorkerAndNothingHangs) {
   auto handle = worker->submit([&](Orchestrator& orch) {
     orch.submit_sub(stand, gate.args()).value();
     orch.submit_sub(stand, gate.args()).value();
+    gate.await_started(2);  // at one child each, before anything stands behind
     for (int i = 0; i < 100; ++i) last = orch.submit_sub(none, TaskArgs()).value();
   });
   ASSERT_TRUE(gate.await_started(2));

@@ -17,8 +17,7 @@ class Hygiene : public ::testing::Test {
   void SetUp() override {
     { const auto first = started(StartMethod::kFork, 1); }
     fds_ = open_fds();
-    processes_ = descendants();
-    EXPECT_EQ(processes_.size(), 1u);
+    await([&] { return (processes_ = descendants()).size() == 1; }, kLossBound);
   }
   void expect_clean() const {
     EXPECT_EQ(open_fds(), fds_);

@@ -169,6 +169,7 @@ TEST_F(Runs, CancelSkipsWhatWaitsAndTellsWhatRuns) {
   auto handle = worker_->submit([&](Orchestrator& orch) {
     orch.submit_sub(stand_, gate.args()).value();
     orch.submit_sub(stand_, gate.args()).value();
+    gate.await_started(2);          // at one child each, before anything stands behind
     for (int i = 0; i < 60; ++i) {  // more than both queues hold
       orch.submit_sub(count_, counts.args().add_scalar(kFirstFree)).value();
     }
@@ -225,6 +226,7 @@ TEST_F(Runs, CancelledTasksPoisonWhatTheyShouldHaveWritten) {
   auto handle = worker_->submit([&](Orchestrator& orch) {
     orch.submit_sub(stand_, gate.args()).value();
     orch.submit_sub(stand_, gate.args()).value();
+    gate.await_started(2);  // at one child each, before anything stands behind
     for (int i = 0; i < 40; ++i) orch.submit_sub(step_, add_one(x)).value();
   });
   ASSERT_TRUE(gate.await_started(2));
