@@ -126,11 +126,11 @@ void Core::step(base::Instant now, bool streaming) {
   const bool timed = wants_time();  // else `now` says nothing
   if (!busy_.empty()) poll_workers(now, streaming);
   if (!barred_.empty()) unbar_workers();
-  if (!sched_.terminal().empty()) account_terminal();
   if (timed) {
     pump_registry(now);
     check_control_deadlines(now);
   }
+  // What has become ready first: the accounts are done while the children run.
   dispatch_ready();
   // What is skipped may end a run, and then the next one's tasks are to be handed out.
   while (!sched_.terminal().empty()) {

@@ -76,7 +76,11 @@ ThreadWorld::ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::str
       watch_(std::move(watch)) {
   const int cores = os::cores_in_affinity_mask();
   // On one core a spinner only keeps the other from what it waits for.
-  if (cores == 1) spin_ = {0, 0};
+  if (cores == 1) {
+    spin_ = {0, 0};
+  } else {
+    spin_.polls_without_pause = 64;
+  }
   hub_.format(cores - 1);
   user_waiter_ = mailbox::Waiter(spin_);
   engine_waiter_ = mailbox::Waiter(spin_);

@@ -106,11 +106,12 @@ TEST(CoreBuffers, AReusedPlaceIsDirty) {
 TEST(CoreBuffers, ATemporaryLivesUntilItsScopeEndsAndItsTasksAreTerminal) {
   CoreRig rig(1);
   const auto run = rig.core.open_run();
-  ASSERT_TRUE(rig.core.begin_scope().ok());
+  const auto scope = rig.core.begin_scope();
+  ASSERT_TRUE(scope.ok());
   const auto inner = rig.core.create_temporary(64);
   ASSERT_TRUE(inner.ok());
   rig.submit(*run, {{tensor_of(inner.value()), OUTPUT}});
-  rig.core.end_scope();
+  rig.core.end_scope(*scope);
   EXPECT_EQ(rig.core.buffers().used(), 1u) << "a task holds it";
   TaskArgs args;
   args.add_tensor(tensor_of(inner.value()), INPUT);
@@ -134,11 +135,16 @@ TEST(CoreBuffers, TheEndOfTheFunctionEndsAllScopes) {
 TEST(CoreBuffers, ScopesNestToABound) {
   CoreRig rig(1);
   rig.core.open_run();
-  for (size_t i = 0; i < Core::kScopesMax; ++i) ASSERT_TRUE(rig.core.begin_scope().ok());
-  const Result<void> refused = rig.core.begin_scope();
+  uint64_t scope = 0;
+  for (size_t i = 0; i < Core::kScopesMax; ++i) {
+    const auto begun = rig.core.begin_scope();
+    ASSERT_TRUE(begun.ok());
+    scope = *begun;
+  }
+  const auto refused = rig.core.begin_scope();
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
-  rig.core.end_scope();
+  rig.core.end_scope(scope);
   EXPECT_TRUE(rig.core.begin_scope().ok());
 }
 
