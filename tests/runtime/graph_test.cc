@@ -422,6 +422,23 @@ TEST_P(Graph, BackPressureWithEightSlotsLosesNothing) {
   EXPECT_EQ(std::accumulate(x.as<int64_t>().begin(), x.as<int64_t>().end(), int64_t{0}), 3000);
 }
 
+TEST_P(Graph, TaskSeesThatItsDeadlineHasPassedAndTheNextOneHasItsOwn) {
+  const auto worker = this->worker(1);
+  const auto stand = registered<stand_at_gate>(*worker, "stand");
+  Gate gate(*worker);  // never opened
+  ASSERT_TRUE(worker
+                  ->run([&](Orchestrator& orch) {
+                    orch.submit_sub(stand, gate.args(), {.deadline_ms = 30}).value();
+                    orch.submit_sub(stand, gate.args(), {.deadline_ms = 5}).value();
+                  })
+                  .ok());
+  EXPECT_EQ(gate.get(kCancelSeen), 2u);
+  gate.open();
+  ASSERT_TRUE(
+      worker->run([&](Orchestrator& orch) { orch.submit_sub(stand, gate.args()).value(); }).ok());
+  EXPECT_EQ(gate.get(kCancelSeen), 2u);
+}
+
 TEST_P(Graph, OneSlotAndDepthOneAreEnough) {
   auto spec = spec_of(GetParam(), 1);
   spec.limits.slots = 1;
