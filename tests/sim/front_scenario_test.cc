@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "sim/draft.h"
 #include "sim/stage.h"
 #include "sim/task_code.h"
 
@@ -62,13 +63,14 @@ class Scene {
   void wait_workers() {
     wait([this](engine::Core&) { return level().all_workers_settled(); });
   }
-  // Tasks without tensors.
-  void submit(engine::RunRecord& run, uint64_t ns) {
+  void submit(engine::RunRecord& run, uint64_t ns, const SimBuffer* buffer = nullptr,
+              TensorArgType tag = INPUT) {
     TaskOrders orders;
     orders.task = next_task++;
     orders.ns = ns;
     TaskArgs args;
     for (const uint64_t scalar : orders.encode()) args.add_scalar(scalar);
+    if (buffer != nullptr) args.add_tensor(whole_of(*buffer), tag);
     const auto submitted =
         level().front().submit(run, level().callables().front()->ref, args, CallConfig{});
     EXPECT_TRUE(submitted.ok()) << submitted.error().to_string();
@@ -90,11 +92,17 @@ TEST(FrontScenario, AStepAmongInlineTasksWakesOtherWorkersToo) {
     scene.play([&] {
       scene.wait_workers();
       ASSERT_TRUE(scene.level().register_callable(0));
+      const auto buffer = scene.level().create_buffer(64);
       scene.stage.linger(base::Duration::from_ms(1));  // the child sleeps
       const auto run = scene.open();
-      for (int i = 0; i < 6; ++i) scene.submit(*run, 5'000);
+      // The writers run alone, the readers at both workers.
+      for (int i = 0; i < 4; ++i) {
+        scene.submit(*run, 50'000, buffer.get(), OUTPUT);
+        for (int j = 0; j < 2; ++j) scene.submit(*run, 50'000, buffer.get(), INPUT);
+      }
       scene.seal(*run);
       EXPECT_TRUE(scene.join(*run).ok());
+      scene.level().release_buffer(*buffer);
     });
     if (testing::Test::HasFailure()) return;
   }
@@ -154,7 +162,8 @@ TEST(FrontScenario, StopEndsTheEngineThreadThatLeads) {
           scene.submit(*run, 200'000);
           scene.seal(*run);
           // By now the engine thread leads; its last task ends around the stop.
-          scene.stage.linger(base::Duration::from_us(150 + static_cast<int64_t>(order % 100)));
+          while (!scene.stage.shared().checks.started(0).ended) scene.stage.scheduler().yield();
+          for (uint64_t i = 0; i < order % 40; ++i) scene.stage.scheduler().yield();
           scene.level().front().stop();
           scene.stage.linger(base::Duration::from_ms(2));
           scene.level().children()[0]->kill("the scenario is over");

@@ -9,9 +9,9 @@ namespace strata::sim {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSeeds = 60;
+constexpr uint64_t kSeeds = 150;
 #else
-constexpr uint64_t kSeeds = 400;
+constexpr uint64_t kSeeds = 1000;
 #endif
 
 void expect_green(Mode mode, uint64_t from, uint64_t seeds, Report* report) {
