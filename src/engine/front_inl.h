@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/front.h"
+
 namespace strata::engine {
 
 inline constexpr uint32_t kStepsBetweenKernelLooks = 128;

@@ -15,7 +15,8 @@ if block is None or block.group(1).strip() != program.strip():
     faults.append('the first C++ block is not examples/02_graph/graph.cc')
 
 for page in [root / 'README.md', *(root / 'docs').glob('*.md'), *(root / 'examples').glob('*.md')]:
-    for target in re.findall(r'\]\(([^)#]+)[^)]*\)', page.read_text(encoding='utf-8')):
+    prose = re.sub(r'```.*?```', '', page.read_text(encoding='utf-8'), flags=re.S)
+    for target in re.findall(r'\]\(([^)#\s]+)[^)]*\)', re.sub(r'`[^`]*`', '', prose)):
         if '://' not in target and not (page.parent / target).exists():
             faults.append(f'{page.relative_to(root)} links {target}, which does not exist')
 

@@ -51,7 +51,7 @@ TEST(Scheduler, LargeTasksAreAdmittedAfterSmallOnesHaveHadAllTheMemory) {
 TEST(Scheduler, EdgesAreBoundedAndComeBack) {
   // 256 slots have 8192 edges. A reader of what 128 tasks write makes 128 of them, so that less
   // than 64 readers find room, and no more slots are taken.
-  Rig rig(1, {.slots = 256, .depth = 63, .buffers = 128});
+  Rig rig(1, {.slots = 256, .depth = 62, .buffers = 128});
   const uint32_t run = rig.scheduler.open_run();
   for (int round = 0; round < 5; ++round) {
     std::vector<Access> all;
