@@ -325,6 +325,9 @@ const TaskHead& Core::head_of(uint32_t slot) {
 
 void Core::dispatch(sched::Assignment assignment) {
   WorkerEntry& entry = workers_[assignment.worker];
+  const bool had_work = sched_.queues().length(assignment.worker) > 0;
+  // What a sleeping leader asked of it was about tasks that are gone.
+  if (!had_work) entry.endpoint->set_wake_at(0);
   const std::span<const std::byte> payload = sched_.payload(assignment.slot);
   const auto ticket =
       entry.endpoint->dispatch(head_of(assignment.slot).post, payload.subspan(sizeof(TaskHead)));
@@ -337,7 +340,7 @@ void Core::dispatch(sched::Assignment assignment) {
   }
   sched_.assigned(assignment, *ticket);
   note_busy(assignment.worker);
-  if (sched_.queues().length(assignment.worker) > 1) {
+  if (had_work) {
     // It has work and so is awake, unless it ends that this instant: the next step looks, when the
     // store is long since visible and the fence is cheap.
     entry.unconfirmed = true;
