@@ -187,7 +187,8 @@ Result<void> WorkerCore::wait_run(engine::RunRecord& run, std::optional<uint32_t
 
 void WorkerCore::drop_run(std::shared_ptr<engine::RunRecord> run) {
   const bool keep = front_->look([&](const engine::Core&) {
-    if (run->done && (run->error_seen || !run->outcome())) return false;
+    // Who cancels a run knows how it ended.
+    if (run->done && (run->error_seen || run->cancelled || !run->outcome())) return false;
     dropped_.push_back(std::move(run));
     any_dropped_ = true;
     return true;
@@ -200,7 +201,7 @@ void WorkerCore::log_unseen_errors() {
   front_->look([&](const engine::Core&) {
     std::erase_if(dropped_, [&](std::shared_ptr<engine::RunRecord>& run) {
       if (!run->done) return false;
-      if (!run->error_seen && run->outcome()) unseen.push_back(std::move(run));
+      if (!run->error_seen && !run->cancelled && run->outcome()) unseen.push_back(std::move(run));
       return true;
     });
     any_dropped_ = !dropped_.empty();
