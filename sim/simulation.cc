@@ -29,6 +29,7 @@ class Simulation {
   void strike();
   void newcomers();
   void set_up();
+  void leave_alone();
   void take_down(User& user);
   void probe_all(User& user);
   void linger(int64_t ns_max);
@@ -105,7 +106,7 @@ void Simulation::strike() {
 
 // Children that come late.
 void Simulation::newcomers() {
-  while (level_.late_workers_left() && !shared_.calm) {
+  while (level_.late_workers_left()) {
     linger(4 * shared_.options.fault_gap_ns);
     level_.add_late_worker();
   }
@@ -163,6 +164,23 @@ void Simulation::probe_all(User& user) {
   user.wait_run(*run, false);
 }
 
+// Nobody waits and nobody calls: the engine thread alone must bring all runs to their end.
+void Simulation::leave_alone() {
+  const base::Instant limit = stage_.scheduler().now() + base::Duration::from_s(5);
+  const auto all_done = [&] {
+    return std::all_of(level_.runs().begin(), level_.runs().end(),
+                       [](const auto& run) { return run->record->done; });
+  };
+  while (!all_done() && !shared_.checks.failed()) {
+    if (stage_.scheduler().now() > limit) {
+      shared_.checks.fail(Verdict::kLiveness,
+                          "the engine thread does not go on where nobody waits");
+      return;
+    }
+    linger(2'000'000);
+  }
+}
+
 void Simulation::take_down(User& user) {
   shared_.note("host", EventKind::kLiveness);
   shared_.calm = true;
@@ -170,6 +188,8 @@ void Simulation::take_down(User& user) {
   for (const auto& child : level_.children()) {
     if (child != nullptr) child->resume();
   }
+  if (prng_.chance(1, 2)) leave_alone();
+  if (shared_.checks.failed()) return;
   for (size_t i = 0; i < level_.runs().size(); ++i) user.wait_run(*level_.runs()[i], false);
   probe_all(user);
   if (shared_.checks.failed()) return;

@@ -23,6 +23,8 @@ void User::play() {
       mine_.erase(mine_.begin() + static_cast<ptrdiff_t>(prng_.below(mine_.size())));
     }
   }
+  // Some go without a look back.
+  if (prng_.chance(1, 3)) return;
   for (SimRun* run : mine_) wait_run(*run, false);
 }
 
