@@ -77,6 +77,19 @@ void draw_work(Draw& draw, Options& o) {
   o.big_args = draw.often_zero(900, draw.chance(1, 2) ? 500 : 50);
 }
 
+// Many tasks that wait for nothing, with bytes enough to fill a child's rings.
+void draw_bulk(Draw& draw, Options& o) {
+  o.workers = draw.between(1, 2);
+  o.depth = draw.between(17, 62);
+  o.slots = 1u << draw.between(7, 9);
+  o.no_dep = 900;
+  o.overlap_views = 0;
+  o.long_task = draw.between(20, 200);
+  const uint32_t kind = static_cast<uint32_t>(draw.between(0, 2));
+  if (kind == 0) o.big_args = draw.between(300, 1000);
+  if (kind == 1) o.big_result = draw.between(300, 1000);
+}
+
 void draw_faults(Draw& draw, Options& o) {
   o.cancel = draw.often_zero(500, 250);
   o.fail_task = draw.often_zero(350, 120);
@@ -133,6 +146,7 @@ Options draw_options(uint64_t seed, Mode mode) {
       draw_work(draw, o);
       draw_faults(draw, o);
       draw_waits(draw, o);
+      if (draw.chance(1, 12)) draw_bulk(draw, o);
       break;
     case Mode::kLite:
       draw_work(draw, o);
