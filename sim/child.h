@@ -69,6 +69,9 @@ class GatedMemory {
     gate_->pass(), memory_.write_bytes(to, from, bytes);
   }
   void fence() const { gate_->pass(), memory_.fence(); }
+  template <class T>
+  void prefetch_for_write(const T*) const {}
+  static constexpr bool kLockedIsFence = SimMemory::kLockedIsFence;
 
  private:
   SimMemory memory_;

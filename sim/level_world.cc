@@ -71,13 +71,13 @@ std::string_view LevelWorld::who() {
   return scheduler().current()->name();
 }
 
-bool LevelWorld::spin(const std::vector<const engine::WorkerEndpoint*>& awaited) {
+bool LevelWorld::spin(const std::vector<engine::Core::Awaited>& awaited) {
   uint64_t looks = machine_->prng().below(options_.spin_looks + 1);
   const bool permit = looks > 4 && hub_->acquire_permit();
   if (!permit) looks = std::min<uint64_t>(looks, 4);
   bool news = false;
   for (; looks > 0 && !news; --looks) {
-    for (const engine::WorkerEndpoint* endpoint : awaited) news = news || endpoint->has_news();
+    for (const engine::Core::Awaited& one : awaited) news = news || one.ready();
     scheduler().yield();
   }
   if (permit) hub_->release_permit();

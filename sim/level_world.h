@@ -57,7 +57,7 @@ class LevelWorld {
   // --- The policy; see engine/front.h.
   base::Instant now();
   const void* self();
-  bool spin(const std::vector<const engine::WorkerEndpoint*>& awaited);
+  bool spin(const std::vector<engine::Core::Awaited>& awaited);
   template <class HasNews>
   bool prepare_sleep(HasNews&& has_news) {
     if (hub_->prepare_sleep(has_news)) {

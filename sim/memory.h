@@ -163,6 +163,9 @@ class SimMemory {
       bytes -= piece;
     }
   }
+  template <class T>
+  void prefetch_for_write(const T*) const {}
+  static constexpr bool kLockedIsFence = true;
   void fence() const {
     world().step();
     process_->drain();

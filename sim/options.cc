@@ -44,7 +44,7 @@ void draw_level(Draw& draw, Options& o) {
   }
   o.slots = 1u << draw.between(3, 8);
   o.depth = draw.chance(1, 2) ? draw.between(1, 4) : draw.between(2, 16);
-  if (draw.chance(1, 8)) o.depth = draw.between(17, 63);
+  if (draw.chance(1, 8)) o.depth = draw.between(17, 62);
   o.buffers_max = draw.between(8, 48);
   o.callables_max = draw.between(4, 12);
   o.control_ms = draw.chance(1, 2) ? 20 : 100;
@@ -73,8 +73,21 @@ void draw_work(Draw& draw, Options& o) {
   o.callable_churn = draw.often_zero(400, draw.chance(1, 4) ? 900 : 150);
   o.build_error = draw.often_zero(700, 100);
   o.bad_submit = draw.often_zero(500, 50);
-  o.big_result = draw.often_zero(920, 60);
+  o.big_result = draw.often_zero(900, draw.chance(1, 2) ? 500 : 50);
   o.big_args = draw.often_zero(900, draw.chance(1, 2) ? 500 : 50);
+}
+
+// Many tasks that wait for nothing, with bytes enough to fill a child's rings.
+void draw_bulk(Draw& draw, Options& o) {
+  o.workers = draw.between(1, 2);
+  o.depth = draw.between(17, 62);
+  o.slots = 1u << draw.between(7, 9);
+  o.no_dep = 900;
+  o.overlap_views = 0;
+  o.long_task = draw.between(20, 200);
+  const uint32_t kind = static_cast<uint32_t>(draw.between(0, 2));
+  if (kind == 0) o.big_args = draw.between(300, 1000);
+  if (kind == 1) o.big_result = draw.between(300, 1000);
 }
 
 void draw_faults(Draw& draw, Options& o) {
@@ -99,40 +112,6 @@ void draw_waits(Draw& draw, Options& o) {
   o.spin_looks = draw.between(0, 8);
   o.child_spin_ns = draw.chance(1, 3) ? 0 : draw.scaled(100, 4);
   o.watch_ns = draw.scaled(2'000, 7);
-}
-
-// Now and then work that fills a ring of a mailbox: of entries that were taken back, of arguments,
-// of results that nobody reads for a while.
-void fill_rings(Draw& draw, Options& o) {
-  if (o.inline_workers > 0 || !draw.chance(1, 16)) return;
-  o.workers = 2;
-  o.slots = 256;
-  o.runs = 3;
-  o.users = 1;
-  switch (draw.between(0, 2)) {
-    case 0:
-      o.depth = 63;
-      o.tasks = 80;
-      o.accesses = 1;
-      o.no_dep = 950;
-      o.task_ns = 100'000;
-      o.cancel = 600;
-      break;
-    case 1:
-      o.depth = 16;
-      o.tasks = 25;
-      o.no_dep = 800;
-      o.big_args = 900;
-      break;
-    default:
-      o.depth = 16;
-      o.tasks = 25;
-      o.no_dep = 800;
-      o.task_ns = 500;
-      o.big_result = 900;
-      o.watch_ns = 4'000'000;
-      o.wait_task = 0;
-  }
 }
 
 }  // namespace
@@ -167,7 +146,7 @@ Options draw_options(uint64_t seed, Mode mode) {
       draw_work(draw, o);
       draw_faults(draw, o);
       draw_waits(draw, o);
-      fill_rings(draw, o);
+      if (draw.chance(1, 12)) draw_bulk(draw, o);
       break;
     case Mode::kLite:
       draw_work(draw, o);

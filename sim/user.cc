@@ -46,6 +46,7 @@ void User::end_run(SimRun& run, bool may_fail) {
   while (!scopes_.empty()) {
     for (const auto& temporary : scopes_.back()) temporary->live = false;
     scopes_.pop_back();
+    scope_ids_.pop_back();
   }
   std::optional<Error> error;
   if (may_fail && chance(shared_.options.build_error)) {
@@ -101,13 +102,14 @@ void User::maybe_scope() {
   if (!chance(shared_.options.scope)) return;
   if (!scopes_.empty() && prng_.chance(1, 2)) return drop_scope();
   if (scopes_.size() < 3) {
-    const bool begun =
-        level_.front().call([](engine::Core& core) { return core.begin_scope(); }).ok();
+    const Result<uint64_t> begun =
+        level_.front().call([](engine::Core& core) { return core.begin_scope(); });
     if (!begun) {
       shared_.checks.fail(Verdict::kCorrectness, "a scope was refused");
       return;
     }
     scopes_.emplace_back();
+    scope_ids_.push_back(*begun);
   }
   for (uint64_t n = prng_.between(1, 2); n > 0; --n) {
     const auto temporary = level_.create_temporary(shared_.options.buffer_bytes);
@@ -120,7 +122,9 @@ void User::maybe_scope() {
 void User::drop_scope() {
   for (const auto& temporary : scopes_.back()) temporary->live = false;
   scopes_.pop_back();
-  level_.front().call([](engine::Core& core) { core.end_scope(); });
+  const uint64_t scope = scope_ids_.back();
+  scope_ids_.pop_back();
+  level_.front().call([scope](engine::Core& core) { core.end_scope(scope); });
 }
 
 void User::submit(SimRun& run, const Draft& draft) {

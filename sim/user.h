@@ -63,6 +63,7 @@ class User {
   Features& features_;
   std::vector<SimRun*> mine_;
   std::vector<std::vector<std::shared_ptr<SimBuffer>>> scopes_;  // temporaries, innermost last
+  std::vector<uint64_t> scope_ids_;                              // the engine's names for them
 };
 
 }  // namespace strata::sim

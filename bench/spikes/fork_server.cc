@@ -253,6 +253,26 @@ void kill_child_and_watch(const Peer& server, const Peer& child) {
   report->pidfd_exit_code = exit_code_by_ioctl(child.pidfd);
 }
 
+// The server of one Worker is killed, then everything is closed.
+void kill_server_and_close(const Peer (&all)[6], const Peer& server, const Peer& late,
+                           const Peer& other) {
+  double mark = now_us();
+  kill(server.pid, SIGKILL);
+  Message nothing{};
+  if (!readable(server.socket) || receive(server.socket, &nothing)) die("no EOF");
+  record("SIGKILL of server to EOF at parent", mark);
+  if (!readable(late.pidfd)) die("child outlives its server");
+  record("SIGKILL of server to its children gone", mark);
+  if (readable(other.pidfd, 5)) die("the other Worker's child is gone too");
+
+  mark = now_us();
+  for (const Peer& peer : all) close(peer.socket);
+  for (const Peer& peer : all) {
+    if (!readable(peer.pidfd)) die("outlives close");
+  }
+  record("close by EOF to all gone", mark);
+}
+
 [[noreturn]] void subject_main(Scenario scenario) {
   for (int i = 0; i < 5; ++i) dup(0);  // inherited; a server must close them
   report->fds_before = count_fds();
@@ -314,22 +334,7 @@ void kill_child_and_watch(const Peer& server, const Peer& child) {
     report->ready_for_kill = true;
     pause();
   }
-
-  mark = now_us();
-  kill(servers[0].pid, SIGKILL);
-  Message nothing{};
-  if (!readable(servers[0].socket) || receive(servers[0].socket, &nothing)) die("no EOF");
-  record("SIGKILL of server to EOF at parent", mark);
-  if (!readable(late.pidfd)) die("child outlives its server");
-  record("SIGKILL of server to its children gone", mark);
-  if (readable(other.pidfd, 5)) die("the other Worker's child is gone too");
-
-  mark = now_us();
-  for (const Peer& peer : all) close(peer.socket);
-  for (const Peer& peer : all) {
-    if (!readable(peer.pidfd)) die("outlives close");
-  }
-  record("close by EOF to all gone", mark);
+  kill_server_and_close(all, servers[0], late, other);
   waitpid(context_pid, nullptr, 0);
   close(idle[1]);
   for (auto& thread : threads) thread.join();

@@ -3,49 +3,42 @@
 #include <strata/strata.h>
 
 #include <cstdio>
-#include <numeric>
 
 static void fill(strata::Call& call) {
   for (double& v : call.tensor<double>(0).span()) v = call.scalar<double>(0);
 }
 
 static void sum(strata::Call& call) {
-  const auto x = call.tensor<const double>(0).span();
-  call.tensor<double>(1)(0) = std::accumulate(x.begin(), x.end(), 0.0);
+  double total = 0;
+  for (const double v : call.tensor<const double>(0).span()) total += v;
+  call.set_result(total);
 }
 
 int main() {
+  using strata::TaskArgs;
   strata::WorkerSpec spec;
-  spec.sub_workers = 2;
+  spec.sub_workers = 2;  // two helper processes
   auto worker = strata::Worker::create(spec).value();
-  const auto fill_task = worker->register_callable(strata::local_function<fill>("fill")).value();
-  const auto sum_task = worker->register_callable(strata::local_function<sum>("sum")).value();
+  auto fill_task = worker->register_callable(strata::local_function<fill>("fill")).value();
+  auto sum_task = worker->register_callable(strata::local_function<sum>("sum")).value();
   worker->init().value();
 
-  // Shared memory: helpers and this program see the same bytes.
-  const strata::Buffer values = worker->create_buffer(2000 * sizeof(double)).value();
-  const strata::Buffer total = worker->create_buffer(sizeof(double)).value();
-  const strata::Tensor left = values.tensor<double>({1000});
-  const strata::Tensor right = values.tensor<double>({1000}, 1000 * sizeof(double));
-  const strata::Tensor all = values.tensor<double>({2000});
+  auto x = worker->create_buffer(2000 * sizeof(double)).value();  // memory that all of them see
+  auto left = x.tensor<double>({1000});
+  auto right = x.tensor<double>({1000}, 1000 * sizeof(double));
 
-  const auto with = [](const strata::Tensor& t, strata::TensorArgType tag) {
-    return strata::TaskArgs().add_tensor(t, tag);
+  strata::TaskRef total;
+  auto build = [&](strata::Orchestrator& orch) {
+    orch.submit_sub(fill_task, TaskArgs().add_tensor(left, strata::OUTPUT).add_scalar(1.0)).value();
+    orch.submit_sub(fill_task, TaskArgs().add_tensor(right, strata::OUTPUT).add_scalar(2.0))
+        .value();
+    auto all = TaskArgs().add_tensor(x.tensor<double>({2000}), strata::INPUT);
+    total = orch.submit_sub(sum_task, all).value();
   };
-  auto run =
-      worker
-          ->submit([&](strata::Orchestrator& orch) {
-            orch.submit_sub(fill_task, with(left, strata::OUTPUT).add_scalar(1.0)).value();
-            orch.submit_sub(fill_task, with(right, strata::OUTPUT).add_scalar(2.0)).value();
-            orch.submit_sub(
-                    sum_task,
-                    with(all, strata::INPUT).add_tensor(total.tensor<double>({1}), strata::OUTPUT))
-                .value();
-          })
-          .value();
+  auto run = worker->submit(build).value();
   run.wait().value();
 
-  std::printf("total %g by %llu tasks\n", total.as<double>()[0],
+  std::printf("total %g by %llu tasks\n", run.result_as<double>(total).value(),
               static_cast<unsigned long long>(run.progress().succeeded));
   worker->close().value();
 }

@@ -43,13 +43,15 @@ LocalFunction local_function(std::string name) {
 
 using Callable = std::variant<NativeImport, LocalFunction>;
 
-// A value; valid until the Worker that gave it is closed or the callable is unregistered.
+// A value; valid until the Worker that gave it is closed or the callable is unregistered. Other
+// Workers refuse it.
 struct CallableHandle {
   std::string hashid;
   CallableKind kind = CallableKind::kNativeImport;
   std::string name;
   uint32_t index = 0;       // into the Worker's registry
   uint32_t generation = 0;  // of that entry
+  uint64_t worker = 0;      // names the Worker that gave it
 };
 
 }  // namespace strata

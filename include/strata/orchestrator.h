@@ -18,17 +18,19 @@ class WorkerCore;
 class STRATA_PUBLIC Orchestrator {
  public:
   // Storage of temporaries lives until its scope has ended and the last task that names it is
-  // terminal. Scopes nest and end in reverse order, by destruction.
+  // terminal. Scopes nest and end by destruction, with all scopes inside them, at the latest when
+  // the orchestration function returns. Must not outlive the Worker.
   class STRATA_PUBLIC Scope {
    public:
-    Scope(Scope&& other) noexcept : core_(other.core_) { other.core_ = nullptr; }
+    Scope(Scope&& other) noexcept : core_(other.core_), id_(other.id_) { other.core_ = nullptr; }
     Scope& operator=(Scope&&) = delete;
     ~Scope();
 
    private:
     friend class Orchestrator;
-    explicit Scope(WorkerCore* core) : core_(core) {}
+    Scope(WorkerCore* core, uint64_t id) : core_(core), id_(id) {}
     WorkerCore* core_;
+    uint64_t id_;
   };
 
   // Queues one task for the SUB children. It starts when all earlier tasks whose bytes conflict

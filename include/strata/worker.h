@@ -55,12 +55,22 @@ class STRATA_PUBLIC Worker {
   // Runs execute in the order of their submits; the next is built while one executes.
   template <class Build>
   Result<RunHandle> submit(Build&& build) {
-    return submit_erased({&build, &call<std::remove_reference_t<Build>>});
+    if constexpr (std::is_function_v<std::remove_reference_t<Build>>) {
+      auto* const function = &build;
+      return submit_erased(erase(function));
+    } else {
+      return submit_erased(erase(build));
+    }
   }
   // submit, then wait.
   template <class Build>
   Result<void> run(Build&& build) {
-    return run_erased({&build, &call<std::remove_reference_t<Build>>});
+    if constexpr (std::is_function_v<std::remove_reference_t<Build>>) {
+      auto* const function = &build;
+      return run_erased(erase(function));
+    } else {
+      return run_erased(erase(build));
+    }
   }
 
   // Forgets that the bytes of `buffer` were never written by a failed task.
@@ -90,6 +100,11 @@ class STRATA_PUBLIC Worker {
     } else {
       return (*static_cast<Build*>(build))(orch);
     }
+  }
+  // Also of a const one: the cast comes back to its own type in call.
+  template <class Build>
+  static Erased erase(Build& build) {
+    return {const_cast<void*>(static_cast<const void*>(std::addressof(build))), &call<Build>};
   }
   Result<RunHandle> submit_erased(Erased build);
   Result<void> run_erased(Erased build);

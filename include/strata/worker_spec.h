@@ -18,7 +18,7 @@ enum class StartMethod : uint8_t {
 // Each is reached as a clean Error that names the field.
 struct Limits {
   uint32_t slots = 16'384;            // tasks that are submitted and not yet terminal
-  uint32_t depth = 16;                // tasks in one child's ring, at most 64
+  uint32_t depth = 16;                // tasks in one child's ring, at most 62
   uint32_t buffers = 65'536;          // live buffers and temporaries
   uint32_t callables = 4'096;         // registered callables
   uint64_t heap_bytes = 64ull << 30;  // shared host memory of all buffers

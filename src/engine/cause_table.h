@@ -1,6 +1,6 @@
-// CauseTable: the texts behind the cause numbers that poison carries. Bounded: when it is full the
-// causes that no byte has any more are dropped, and if none can be, a new one is told in general
-// words. The caller locks.
+// CauseTable: the texts behind the cause numbers that poison and terminal tasks carry. Bounded:
+// when it is full the causes that are in no use any more are dropped, and if none can be, a new one
+// is told in general words. The caller locks.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "graph/poison.h"
 #include "strata/error.h"
 
 namespace strata::engine {
@@ -23,8 +22,10 @@ class CauseTable {
               "an earlier task failed; too many causes were open to keep its text"));
   }
 
-  uint32_t add(Error error, const graph::PoisonMap& poison) {
-    if (free_.empty() && causes_.size() > kCausesMax) sweep(poison);
+  // for_each_used(visit) calls visit(cause) for every cause that something carries, where asked.
+  template <class ForEachUsed>
+  uint32_t add(Error error, ForEachUsed&& for_each_used) {
+    if (free_.empty() && causes_.size() > kCausesMax) sweep(for_each_used);
     if (free_.empty() && causes_.size() > kCausesMax) return 0;
     if (free_.empty()) {
       causes_.emplace_back(std::move(error));
@@ -36,17 +37,17 @@ class CauseTable {
     return cause;
   }
   const Error& at(uint32_t cause) const { return *causes_[cause]; }
-  // Keeps a cause that tasks may still be given although no byte has it yet.
+  // Keeps a cause that tasks may still be given although nothing carries it yet.
   void pin(uint32_t cause) { pinned_.push_back(cause); }
   void unpin(uint32_t cause) { std::erase(pinned_, cause); }
 
  private:
-  // Live tasks hold no cause: one that is settled is accounted for in the same step.
-  void sweep(const graph::PoisonMap& poison) {
+  template <class ForEachUsed>
+  void sweep(ForEachUsed&& for_each_used) {
     std::vector<bool> used(causes_.size(), false);
     used[0] = true;
     for (const uint32_t cause : pinned_) used[cause] = true;
-    poison.for_each_cause([&](uint32_t cause) { used[cause] = true; });
+    for_each_used([&](uint32_t cause) { used[cause] = true; });
     for (uint32_t cause = 0; cause < causes_.size(); ++cause) {
       if (used[cause] || !causes_[cause]) continue;
       causes_[cause].reset();

@@ -41,6 +41,10 @@ uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint) {
   STRATA_CHECK(worker == workers_.size());
   WorkerEntry& entry = workers_.emplace_back();
   entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
+  if (entry.inline_endpoint != nullptr) {
+    STRATA_CHECK(inline_ == nullptr);
+    inline_ = entry.inline_endpoint;
+  }
   entry.endpoint = std::move(endpoint);
   return worker;
 }
@@ -68,7 +72,8 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
   // The greeting is counted, but stands in no list.
   if (entry.state == WorkerState::kGreeted && entry.control_posted) --controls_open_;
   entry.state = WorkerState::kLost;
-  entry.loss = reason;
+  // How the process ended says less than why it was made to.
+  entry.loss = entry.doubt.empty() ? reason : fmt::format("{}; {}", entry.doubt, reason);
   sched_.close_worker(worker);
   if (was_ready) entry.endpoint->abandon(*this);
   entry.control_posted = false;
@@ -99,7 +104,9 @@ void Core::note_busy(uint32_t worker) {
 }
 
 void Core::doubt(uint32_t worker, std::string reason) {
-  if (std::exchange(workers_[worker].doubted, true)) return;
+  WorkerEntry& entry = workers_[worker];
+  if (!entry.doubt.empty()) return;
+  entry.doubt = reason;
   kills_.push_back({worker, std::move(reason)});
 }
 
@@ -115,15 +122,15 @@ void Core::refuse_worker(uint32_t worker, const std::string& reason) {
 
 // ---------------------------------------------------------------- stepping
 
-void Core::step(base::Instant now) {
+void Core::step(base::Instant now, bool streaming) {
   const bool timed = wants_time();  // else `now` says nothing
-  if (!busy_.empty()) poll_workers(now);
+  if (!busy_.empty()) poll_workers(now, streaming);
   if (!barred_.empty()) unbar_workers();
-  if (!sched_.terminal().empty()) account_terminal();
   if (timed) {
     pump_registry(now);
     check_control_deadlines(now);
   }
+  // What has become ready first: the accounts are done while the children run.
   dispatch_ready();
   // What is skipped may end a run, and then the next one's tasks are to be handed out.
   while (!sched_.terminal().empty()) {
@@ -133,12 +140,21 @@ void Core::step(base::Instant now) {
   if (buffers_.has_freed()) collect_freed();
 }
 
-void Core::poll_workers(base::Instant now) {
+void Core::poll_workers(base::Instant now, bool streaming) {
   for (size_t i = 0; i < busy_.size();) {
     const uint32_t worker = busy_[i];
     WorkerEntry& entry = workers_[worker];
     bool idle = entry.state == WorkerState::kLost;
-    if (!idle && (entry.inline_endpoint != nullptr || entry.endpoint->has_news())) {
+    if (entry.unconfirmed) {
+      entry.unconfirmed = false;
+      if (!idle && entry.endpoint->needs_wake()) {
+        STRATA_MARK("engine: a busy worker had fallen asleep");
+        wakes_.push_back(entry.endpoint.get());
+      }
+    }
+    if (!idle && (entry.inline_endpoint != nullptr ||
+                  (streaming ? entry.endpoint->has_news_ahead(ahead_of(worker))
+                             : entry.endpoint->has_news()))) {
       polled_ = worker;
       if (const Result<void> polled = entry.endpoint->poll(*this); !polled) {
         doubt(worker, polled.error().message());
@@ -186,9 +202,8 @@ void Core::on_completion(const mailbox::Completion& completion) {
   }
   std::string text = text_of(completion.text);
   if (text.empty()) text = fmt::format("it returned {}", completion.code);
-  const uint32_t cause = causes_.add(Error(Code::kTaskFailed, Scope::kTask, std::move(text),
-                                           task_where(sched_.slot(index), worker)),
-                                     sched_.poison());
+  const uint32_t cause = add_cause(Error(Code::kTaskFailed, Scope::kTask, std::move(text),
+                                         task_where(sched_.slot(index), worker)));
   sched_.finish(index, sched::Outcome::kTaskFailed, cause);
 }
 
@@ -201,12 +216,11 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
     sched_.requeue(index);
     return;
   }
-  const uint32_t cause = causes_.add(
-      Error(Code::kEndpointFailed, Scope::kTask,
-            fmt::format("its worker was lost while it ran ({}); it may have run in part",
-                        workers_[worker].loss),
-            task_where(sched_.slot(index), worker)),
-      sched_.poison());
+  const uint32_t cause =
+      add_cause(Error(Code::kEndpointFailed, Scope::kTask,
+                      fmt::format("its worker was lost while it ran ({}); it may have run in part",
+                                  workers_[worker].loss),
+                      task_where(sched_.slot(index), worker)));
   sched_.finish(index, sched::Outcome::kEndpointFailed, cause);
 }
 
@@ -233,16 +247,76 @@ void Core::dispatch_ready() {
     for (const WorkerEntry& entry : workers_) {
       if (!entry.loss.empty()) last = entry.loss;
     }
-    sched_.skip_ready(causes_.add(
+    sched_.skip_ready(add_cause(
         Error(Code::kNoWorker, Scope::kTask,
               fmt::format(
                   "no live worker is left to run it (the last was lost: {}); it did not run", last),
-              options_.path),
-        sched_.poison()));
+              options_.path)));
     return;
   }
-  while (const auto assignment = sched_.next_assignment()) dispatch(*assignment);
+  assign_all();
   take_back();
+}
+
+bool Core::may_wake() const {
+  return spreading_ || sched_.queues().awake_count() < options_.awake_max;
+}
+
+void Core::assign_all() {
+  for (;;) {
+    const uint32_t first = sched_.queues().first_empty();
+    if (first != sched::kNone && workers_[first].endpoint->asleep()) {
+      sched_.chill(first);
+      continue;
+    }
+    const auto assignment = sched_.next_assignment(may_wake());
+    if (!assignment) return;
+    dispatch(*assignment);
+  }
+}
+
+bool Core::spread() {
+  if (sched_.queues().awake_count() == sched_.queues().open_count() &&
+      sched_.queues().first_empty() == sched::kNone) {
+    return false;
+  }
+  spreading_ = true;
+  dispatch_ready();
+  spreading_ = false;
+  return !wakes_.empty();
+}
+
+// The first entry whose end lets something else go on: a task that waits for it, or one that waits
+// for room in the queue.
+uint64_t Core::wake_point(uint32_t worker) const {
+  if (waiters_[static_cast<size_t>(Wake::kEach)] > 0) return 0;
+  const bool soon = waiters_[static_cast<size_t>(Wake::kSoon)] > 0 || sched_.has_ready();
+  const uint32_t middle = (sched_.queues().length(worker) - 1) / 2;
+  uint64_t point = ~uint64_t{0};
+  uint32_t at = 0;
+  sched_.queues().for_each_slot(worker, [&](uint32_t slot) {
+    const bool awaited = sched_.slot(slot).first_edge != sched::kNone || (soon && at == middle);
+    if (awaited) point = std::min(point, sched_.slot(slot).ticket);
+    ++at;
+  });
+  return point;
+}
+
+void Core::set_wake_points() {
+  for (const uint32_t worker : busy_) {
+    if (sched_.queues().length(worker) == 0) continue;
+    workers_[worker].endpoint->set_wake_at(wake_point(worker));
+  }
+  wake_points_set_ = true;
+}
+
+void Core::clear_wake_points() {
+  if (!wake_points_set_) return;
+  wake_points_set_ = false;
+  for (const uint32_t worker : busy_) {
+    workers_[worker].endpoint->set_wake_at(0);
+    workers_[worker].endpoint->fence();
+  }
 }
 
 const TaskHead& Core::head_of(uint32_t slot) {
@@ -251,6 +325,9 @@ const TaskHead& Core::head_of(uint32_t slot) {
 
 void Core::dispatch(sched::Assignment assignment) {
   WorkerEntry& entry = workers_[assignment.worker];
+  const bool had_work = sched_.queues().length(assignment.worker) > 0;
+  // What a sleeping leader asked of it was about tasks that are gone.
+  if (!had_work) entry.endpoint->set_wake_at(0);
   const std::span<const std::byte> payload = sched_.payload(assignment.slot);
   const auto ticket =
       entry.endpoint->dispatch(head_of(assignment.slot).post, payload.subspan(sizeof(TaskHead)));
@@ -263,11 +340,17 @@ void Core::dispatch(sched::Assignment assignment) {
   }
   sched_.assigned(assignment, *ticket);
   note_busy(assignment.worker);
-  if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
+  if (had_work) {
+    // It has work and so is awake, unless it ends that this instant: the next step looks, when the
+    // store is long since visible and the fence is cheap.
+    entry.unconfirmed = true;
+  } else if (entry.endpoint->needs_wake()) {
+    wakes_.push_back(entry.endpoint.get());
+  }
 }
 
 void Core::take_back() {
-  while (const auto candidate = sched_.next_take_back()) {
+  while (const auto candidate = sched_.next_take_back(may_wake())) {
     WorkerEntry& entry = workers_[candidate->worker];
     if (entry.endpoint->revoke(sched_.slot(candidate->slot).ticket)) {
       STRATA_MARK("engine: a queued task is taken back");
@@ -276,7 +359,7 @@ void Core::take_back() {
       STRATA_MARK("engine: a task to take back has started");
       sched_.take_back_failed(candidate->worker);
     }
-    while (const auto assignment = sched_.next_assignment()) dispatch(*assignment);
+    assign_all();
   }
 }
 
@@ -291,6 +374,14 @@ std::string Core::task_where(const sched::Scheduler::Slot& slot, uint32_t worker
   const uint32_t index = static_cast<uint32_t>(&slot - &sched_.slot(0));
   const TaskHead& head = const_cast<Core*>(this)->head_of(index);
   return fmt::format("{}, {}", worker_name(worker), task_name(slot, head));
+}
+
+// A cause that a terminal task carries is in use until the task is accounted for.
+uint32_t Core::add_cause(Error error) {
+  return causes_.add(std::move(error), [this](auto&& visit) {
+    sched_.poison().for_each_cause(visit);
+    for (const uint32_t slot : sched_.terminal()) visit(sched_.slot(slot).cause);
+  });
 }
 
 void Core::account_terminal() {
@@ -321,7 +412,8 @@ void Core::account(uint32_t index) {
       run.tasks[slot.run_task] = TaskState::kSkipped;
       ++run.progress.skipped;
       const Error& cause = causes_.at(slot.cause);
-      const bool own = cause.code() == Code::kNoWorker || cause.code() == Code::kCancelled;
+      const bool own =
+          cause.code() == Code::kNoWorker || (cause.code() == Code::kCancelled && run.cancelled);
       run.note_failure(
           slot.run_task, slot.order, true,
           own ? cause
@@ -346,151 +438,13 @@ void Core::finish_runs() {
   }
 }
 
-// ---------------------------------------------------------------- controls
-
-void Core::pump_registry(base::Instant now) {
-  while (registry_waits()) {
-    for (registry::Action& action : registry_.take_actions()) {
-      const uint32_t worker = action.worker;
-      ++controls_open_;
-      workers_[worker].controls.push_back(std::move(action));
-      post_controls(worker, now);
-    }
-    for (const registry::WorkerReady& ready : registry_.take_ready()) {
-      if (ready.error) {
-        refuse_worker(ready.worker, ready.error->to_string());
-        continue;
-      }
-      workers_[ready.worker].state = WorkerState::kReady;
-      sched_.open_worker(ready.worker);
-      notable_ = true;
-    }
-  }
-}
-
-// Posts the next control of the worker, where none stands in its slot.
-void Core::post_controls(uint32_t worker, base::Instant now) {
-  WorkerEntry& entry = workers_[worker];
-  while (!entry.control_posted && !entry.exit_posted && entry.state != WorkerState::kLost) {
-    if (entry.controls.empty()) {
-      if (!entry.exiting) return;
-      if (!entry.endpoint->control(static_cast<uint32_t>(Command::kExit), {})) return;
-      entry.exit_posted = true;
-      if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
-      return;  // its answer is its end
-    }
-    const registry::Action& action = entry.controls.front();
-    base::ByteWriter request;
-    request.put(action.transaction);
-    request.put(action.entry.index);
-    request.put(action.entry.generation);
-    if (action.payload) request.put_bytes(*action.payload);
-    const Result<void> posted =
-        entry.endpoint->control(static_cast<uint32_t>(action.phase), request.bytes());
-    if (!posted) {
-      const registry::Reply refused{worker, action.transaction, action.phase, posted.error().code(),
-                                    posted.error().message()};
-      entry.controls.pop_front();
-      --controls_open_;
-      registry_.on_reply(refused);
-      continue;
-    }
-    control_posted(worker, now);
-  }
-}
-
-void Core::control_posted(uint32_t worker, base::Instant now) {
-  WorkerEntry& entry = workers_[worker];
-  entry.control_posted = true;
-  entry.control_since = now;
-  note_busy(worker);
-  if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
-}
-
-void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) {
-  const uint32_t worker = polled_;
-  WorkerEntry& entry = workers_[worker];
-  if (command == static_cast<uint32_t>(Command::kHello) && entry.state == WorkerState::kGreeted) {
-    --controls_open_;
-    entry.state = WorkerState::kReplaying;
-    if (const Result<size_t> added = registry_.on_worker_added(worker); !added) {
-      doubt(worker, added.error().message());
-    }
-    return;
-  }
-  if (entry.controls.empty() || static_cast<uint32_t>(entry.controls.front().phase) != command) {
-    doubt(worker, "it answered a control that it was not given");
-    return;
-  }
-  const registry::Action action = std::move(entry.controls.front());
-  entry.controls.pop_front();
-  --controls_open_;
-  registry::Reply reply{worker, action.transaction, action.phase, std::nullopt, {}};
-  if (code != 0) {
-    reply.failure = static_cast<Code>(code);
-    reply.text = text_of(bytes);
-  }
-  registry_.on_reply(reply);
-  notable_ = true;
-}
-
-// A control has its time from the moment when no task stands before it.
-void Core::check_control_deadlines(base::Instant now) {
-  const base::Duration limit = base::Duration::from_ms(options_.timeouts.control_ms);
-  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-    WorkerEntry& entry = workers_[worker];
-    if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
-    if (entry.inline_endpoint != nullptr) continue;  // a call in this process cannot be ended
-    if (sched_.queues().length(worker) > 0) {
-      entry.control_since = now;
-    } else if (now - entry.control_since > limit) {
-      STRATA_MARK("engine: a control is not answered in time");
-      doubt(worker,
-            fmt::format("it did not answer a control within {} ms", options_.timeouts.control_ms));
-      entry.control_since = now;
-    }
-  }
-}
-
-base::Instant Core::next_deadline() const {
-  if (registry_waits()) return {};  // for a step that has the time
-  base::Instant next = base::Instant::never();
-  for (const WorkerEntry& entry : workers_) {
-    if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
-    if (entry.inline_endpoint != nullptr) continue;
-    next = std::min(
-        next, entry.control_since + base::Duration::from_ms(options_.timeouts.control_ms + 1));
-  }
-  return next;
-}
-
-Result<void> Core::begin_register(const registry::PreparePayload& payload, base::Instant now) {
-  std::vector<uint32_t> ready;
-  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-    if (workers_[worker].state == WorkerState::kReady) ready.push_back(worker);
-  }
-  STRATA_TRY(registry_.begin(payload, ready));
-  pump_registry(now);
-  return {};
-}
-
-std::optional<Result<registry::EntryRef>> Core::take_register_outcome() {
-  return registry_.take_outcome();
-}
-
-Result<void> Core::unregister(registry::EntryRef entry, base::Instant now) {
-  STRATA_TRY(registry_.unregister(entry));
-  pump_registry(now);
-  return {};
-}
-
 // ---------------------------------------------------------------- for the waiting thread
 
 bool Core::has_news() const {
   for (const uint32_t worker : busy_) {
-    if (workers_[worker].inline_endpoint == nullptr && workers_[worker].endpoint->has_news()) {
-      return true;
-    }
+    const WorkerEntry& entry = workers_[worker];
+    if (entry.inline_endpoint != nullptr) continue;
+    if (entry.endpoint->has_news() || (entry.unconfirmed && entry.endpoint->asleep())) return true;
   }
   for (const uint32_t worker : barred_) {
     if (workers_[worker].endpoint->has_news()) return true;
@@ -498,18 +452,23 @@ bool Core::has_news() const {
   return false;
 }
 
-void Core::busy_endpoints(std::vector<const WorkerEndpoint*>* out) const {
+void Core::busy_endpoints(std::vector<Awaited>* out) const {
   out->clear();
-  for (const uint32_t worker : busy_) out->push_back(workers_[worker].endpoint.get());
+  for (const uint32_t worker : busy_) {
+    out->push_back({workers_[worker].endpoint.get(), ahead_of(worker)});
+  }
+}
+
+// Half of the queue may end unseen while nobody waits for one of its tasks.
+uint32_t Core::ahead_of(uint32_t worker) const {
+  const uint32_t length = sched_.queues().length(worker);
+  const bool each = waiters_[static_cast<size_t>(Wake::kEach)] > 0;
+  if (length < 2 || each || sched_.queues().awaited(worker) > 0) return 0;
+  return (length - 1) / 2;
 }
 
 InlineEndpoint* Core::inline_work() const {
-  for (const WorkerEntry& entry : workers_) {
-    if (entry.inline_endpoint != nullptr && entry.inline_endpoint->has_work()) {
-      return entry.inline_endpoint;
-    }
-  }
-  return nullptr;
+  return inline_ != nullptr && inline_->has_work() ? inline_ : nullptr;
 }
 
 }  // namespace strata::engine

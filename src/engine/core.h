@@ -8,68 +8,39 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/time.h"
 #include "buffer/arena.h"
 #include "buffer/buffer_table.h"
 #include "engine/cause_table.h"
-#include "engine/endpoint.h"
-#include "engine/inline_endpoint.h"
+#include "engine/core_types.h"
 #include "engine/run_record.h"
 #include "engine/segment_space.h"
-#include "mailbox/child_loop.h"
 #include "model/args.h"
 #include "registry/registry.h"
 #include "sched/scheduler.h"
 #include "strata/task_args.h"
-#include "strata/worker_spec.h"
 
 namespace strata::engine {
 
-// Commands of the mailbox's control slot. The four phases of a registration have their numbers.
-enum class Command : uint32_t {
-  kPrepare = 1,
-  kCommit = 2,
-  kAbort = 3,
-  kUnregister = 4,
-  kExit = mailbox::kCommandExit,
-  kHello = mailbox::kCommandHello,  // answered once the child has attached
-};
-
-// Bytes of address space for a heap of that many bytes: what is freed becomes free space only once
-// its pages are given back, and segments leave gaps between them. Only touched pages cost memory.
-constexpr uint64_t heap_address_bytes(const Limits& limits) { return 2 * limits.heap_bytes; }
-
-// What stands before the encoded arguments in a slot's payload.
-struct TaskHead {
-  registry::EntryRef callable;
-  mailbox::TaskPost post;
-};
-
 class Core final : private EndpointSink {
  public:
-  struct Options {
-    std::string path = "L3";  // of this Worker, for texts
-    Limits limits;
-    Timeouts timeouts;
-    uint64_t uid_high = 1;  // 64 random bits
-  };
+  using Options = CoreOptions;
+  using NewBuffer = engine::NewBuffer;
+  using WorkerState = engine::WorkerState;
 
   explicit Core(Options options);
 
-  // --- Workers. `endpoint` lives as long as the Core.
+  // --- Workers. `endpoint` lives as long as the Core. At most one is inline.
   uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint);
   // Its process stands: it is greeted, callables are replayed to it, then it takes tasks.
   void start_worker(uint32_t worker, base::Instant now);
   // Its process is gone: what it had not started goes back, the rest is an endpoint failure.
   void lose_worker(uint32_t worker, const std::string& reason);
-  enum class WorkerState : uint8_t { kAdded, kGreeted, kReplaying, kReady, kLost };
   WorkerState worker_state(uint32_t worker) const { return workers_[worker].state; }
   const std::string& loss_reason(uint32_t worker) const { return workers_[worker].loss; }
   uint64_t tasks_done(uint32_t worker) const { return workers_[worker].tasks_done; }
@@ -85,13 +56,6 @@ class Core final : private EndpointSink {
   void ask_exit(base::Instant now);
 
   // --- Buffers.
-  struct NewBuffer {
-    uint32_t index;
-    Uid uid;
-    uint64_t heap_offset;
-    uint64_t bytes;
-    bool dirty;  // the bytes are not zero
-  };
   Result<NewBuffer> create_buffer(uint64_t bytes);
   void release_buffer(uint32_t index);
   void clear_error(uint32_t index) { sched_.poison().clear(index); }
@@ -118,14 +82,32 @@ class Core final : private EndpointSink {
   std::optional<Error> stuck() const;
 
   static constexpr size_t kScopesMax = 64;
-  Result<void> begin_scope();
-  void end_scope();
+  // A name for end_scope, never given again.
+  Result<uint64_t> begin_scope();
+  // With all scopes inside it. Nothing where it has ended already.
+  void end_scope(uint64_t scope);
   // Owned by the innermost scope of the run that is built.
   Result<NewBuffer> create_temporary(uint64_t bytes);
 
   // --- Stepping.
-  // `now` may be anything unless wants_time().
-  void step(base::Instant now);
+  // `now` may be anything unless wants_time(). `streaming`: the caller's next call follows soon, so
+  // completions that nothing waits for are taken by the half queue.
+  void step(base::Instant now, bool streaming = false);
+  // Before the leader sleeps: its core becomes free, so sleeping workers are woken for what waits
+  // behind others. True: there are wakes to carry out.
+  bool spread();
+  // What a waiting thread must hear of; counted for each that waits.
+  enum class Wake : uint8_t {
+    kRunEnd,  // no more than what the engine itself needs
+    kSoon,    // room for more tasks
+    kEach,    // every completion
+  };
+  void add_waiter(Wake wake) { ++waiters_[static_cast<size_t>(wake)]; }
+  void drop_waiter(Wake wake) { --waiters_[static_cast<size_t>(wake)]; }
+  // Tells the workers which completions are worth a wake-up of the sleeping engine; before the
+  // hub's flag is set. And: of all again, because another thread has changed what is in flight.
+  void set_wake_points();
+  void clear_wake_points();
   bool wants_time() const { return controls_open_ > 0 || registry_waits(); }
   base::Instant next_deadline() const;
   // No run is open or unfinished.
@@ -134,8 +116,15 @@ class Core final : private EndpointSink {
   bool has_news() const;
   // A worker's full ring may empty without a word: look again soon.
   bool has_barred() const { return !barred_.empty(); }
-  // Workers that may have news, for a thread that spins without the token.
-  void busy_endpoints(std::vector<const WorkerEndpoint*>* out) const;
+  // What a thread that spins without the token looks at: for each busy worker the first completion
+  // that lets something go on. To take them one by one would only make both sides wait for the
+  // lines between them.
+  struct Awaited {
+    const WorkerEndpoint* endpoint;
+    uint32_t ahead;
+    bool ready() const { return endpoint->has_news_ahead(ahead); }
+  };
+  void busy_endpoints(std::vector<Awaited>* out) const;
   // An inline worker with something to run: take() it, run() it without the token, put() it.
   InlineEndpoint* inline_work() const;
   // Whether something ended since the last call: a task, a run, a registration.
@@ -162,28 +151,16 @@ class Core final : private EndpointSink {
   const Options& options() const { return options_; }
 
  private:
-  struct WorkerEntry {
-    std::unique_ptr<WorkerEndpoint> endpoint;
-    InlineEndpoint* inline_endpoint = nullptr;
-    WorkerState state = WorkerState::kAdded;
-    std::string loss;
-    uint64_t tasks_done = 0;
-    bool busy = false;    // in busy_
-    bool barred = false;  // in barred_
-    bool exiting = false;
-    bool exit_posted = false;
-    bool doubted = false;                   // its end has been asked for
-    std::deque<registry::Action> controls;  // not posted yet, then the posted one in front
-    bool control_posted = false;
-    base::Instant control_since{};  // when its lane became free for the posted control
-  };
-
   void on_completion(const mailbox::Completion& completion) override;
   void on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) override;
   void on_abandoned(uint64_t task, uint64_t ticket, bool started) override;
 
-  void poll_workers(base::Instant now);
+  void poll_workers(base::Instant now, bool streaming);
   void dispatch_ready();
+  bool may_wake() const;
+  void assign_all();
+  uint64_t wake_point(uint32_t worker) const;
+  uint32_t ahead_of(uint32_t worker) const;
   void dispatch(sched::Assignment assignment);
   void take_back();
   void unbar_workers();
@@ -199,6 +176,8 @@ class Core final : private EndpointSink {
   void refuse_worker(uint32_t worker, const std::string& reason);
   void note_busy(uint32_t worker);
   void collect_freed();
+  void collect_droppable();
+  uint32_t add_cause(Error error);
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
   const TaskHead& head_of(uint32_t slot);
@@ -216,6 +195,7 @@ class Core final : private EndpointSink {
   std::vector<uint32_t> free_segments_;
   CauseTable causes_;
   std::vector<WorkerEntry> workers_;
+  InlineEndpoint* inline_ = nullptr;
   std::vector<uint32_t> busy_;    // workers that may have news
   std::vector<uint32_t> barred_;  // workers whose rings are full
   bool workers_expected_ = true;
@@ -224,14 +204,23 @@ class Core final : private EndpointSink {
   std::array<std::shared_ptr<RunRecord>, sched::Scheduler::kRunsMax> runs_;
   std::array<uint32_t, sched::Scheduler::kRunsMax> cancel_causes_{};
   uint64_t run_ids_ = 0;
-  std::vector<std::vector<uint32_t>> scopes_;  // temporaries of the run that is built
-  std::vector<sched::Access> accesses_;        // of the task that is submitted
-  std::vector<model::Placement> placements_;   // likewise
+  struct OpenScope {
+    uint64_t id;
+    std::vector<uint32_t> temporaries;
+  };
+  void end_innermost_scope();
+  std::vector<OpenScope> scopes_;  // of the run that is built; the first is the run's own
+  uint64_t scope_ids_ = 0;
+  std::vector<sched::Access> accesses_;       // of the task that is submitted
+  std::vector<model::Placement> placements_;  // likewise
   std::vector<buffer::BufferTable::Freed> freed_;
   std::vector<WorkerEndpoint*> wakes_;
   std::vector<Kill> kills_;
   std::vector<Punch> punches_;
   bool notable_ = false;
+  bool spreading_ = false;
+  bool wake_points_set_ = false;
+  std::array<uint32_t, 3> waiters_{};  // by Wake
 };
 
 }  // namespace strata::engine

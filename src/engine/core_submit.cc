@@ -1,6 +1,7 @@
 // The half of Core that user threads call: buffers, scopes, runs, submit.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 
 #include "base/check.h"
@@ -24,6 +25,7 @@ Result<Core::NewBuffer> Core::create_buffer(uint64_t bytes) {
                                                            .segment_offset = got.range.offset}));
       return NewBuffer{index, buffers_.at(index).uid, offset, bytes, !got.range.zero};
     }
+    if (arena_.has_droppable()) collect_droppable();  // idle ones that made way for this one
     const auto offset = space_.take(got.segment_bytes);
     if (!offset) {
       return Error(Code::kResourceExhausted, Scope::kCall,
@@ -58,7 +60,10 @@ void Core::collect_freed() {
     sched_.poison().drop_buffer(freed.index);
     arena_.free(freed.segment, freed.segment_offset);
   }
-  if (!arena_.has_droppable()) return;
+  if (arena_.has_droppable()) collect_droppable();
+}
+
+void Core::collect_droppable() {
   std::vector<uint32_t> droppable;
   arena_.take_droppable(&droppable);
   for (const uint32_t segment : droppable) {
@@ -67,18 +72,27 @@ void Core::collect_freed() {
   }
 }
 
-Result<void> Core::begin_scope() {
+Result<uint64_t> Core::begin_scope() {
   if (scopes_.size() > kScopesMax) {
     return Error(Code::kResourceExhausted, Scope::kCall,
                  fmt::format("at most {} scopes nest", kScopesMax));
   }
-  scopes_.emplace_back();
-  return {};
+  scopes_.push_back({++scope_ids_, {}});
+  return scope_ids_;
 }
 
-void Core::end_scope() {
-  STRATA_CHECK(!scopes_.empty());
-  for (const uint32_t index : scopes_.back()) buffers_.release_owner(index);
+void Core::end_scope(uint64_t scope) {
+  const auto is_it = [scope](const OpenScope& open) { return open.id == scope; };
+  if (std::none_of(scopes_.begin(), scopes_.end(), is_it)) return;
+  bool last = false;
+  while (!last) {
+    last = is_it(scopes_.back());
+    end_innermost_scope();
+  }
+}
+
+void Core::end_innermost_scope() {
+  for (const uint32_t index : scopes_.back().temporaries) buffers_.release_owner(index);
   scopes_.pop_back();
   if (buffers_.has_freed()) collect_freed();
 }
@@ -86,7 +100,7 @@ void Core::end_scope() {
 Result<Core::NewBuffer> Core::create_temporary(uint64_t bytes) {
   STRATA_CHECK(!scopes_.empty());
   STRATA_ASSIGN(const NewBuffer made, create_buffer(bytes));
-  scopes_.back().push_back(made.index);
+  scopes_.back().temporaries.push_back(made.index);
   return made;
 }
 
@@ -98,12 +112,12 @@ std::shared_ptr<RunRecord> Core::open_run() {
   run->number = sched_.open_run();
   runs_[run->number % runs_.size()] = run;
   STRATA_CHECK(scopes_.empty());
-  scopes_.emplace_back();
+  scopes_.push_back({++scope_ids_, {}});
   return run;
 }
 
 void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
-  while (!scopes_.empty()) end_scope();
+  while (!scopes_.empty()) end_innermost_scope();
   run.build_error = std::move(build_error);
   run.progress.built = true;
   sched_.seal_run(run.number);
@@ -114,11 +128,9 @@ void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
 void Core::cancel_run(RunRecord& run) {
   if (run.done || run.cancelled) return;
   run.cancelled = true;
-  const uint32_t cause =
-      causes_.add(Error(Code::kCancelled, Scope::kTask, fmt::format("run {} was cancelled", run.id),
-                        options_.path),
-                  sched_.poison());
-  causes_.pin(cause);
+  const uint32_t cause = add_cause(Error(
+      Code::kCancelled, Scope::kTask, fmt::format("run {} was cancelled", run.id), options_.path));
+  if (cause != 0) causes_.pin(cause);
   cancel_causes_[run.number % runs_.size()] = cause;
   sched_.cancel_run(run.number, cause);
   // Only the run that executes has entries at workers.

@@ -47,8 +47,17 @@ class WorkerEndpoint {
   virtual bool needs_wake() = 0;
   virtual void wake() = 0;  // any thread
 
+  // A look at whether it sleeps; what it says may be past.
+  virtual bool asleep() const { return false; }
+  // While the engine sleeps it need not hear of completions of earlier tickets than this one, as
+  // long as the worker has more to do. 0: it hears of every one.
+  virtual void set_wake_at(uint64_t) {}
+  virtual void fence() {}
+
   // A look without side effects; any thread.
   virtual bool has_news() const = 0;
+  // The same, but of completions only the one after `ahead` others counts; any thread.
+  virtual bool has_news_ahead(uint32_t ahead) const = 0;
   // Gives what came to `sink`. An Error: what the worker wrote does not hold together.
   virtual Result<void> poll(EndpointSink& sink) = 0;
   // The worker is gone and poll() finds no more.

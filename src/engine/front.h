@@ -10,8 +10,8 @@
 // One rule keeps this from hanging: while tasks are in flight there is a leader that sleeps with
 // the flag set, or a thread that is about to step, or an armed watch.
 //
-// World is the policy: mutex, sleeping, clock. The product has threads (runtime/world.h), the
-// simulator fibers. Every call from any thread.
+// World is the policy: mutex, sleeping, clock. The product has threads (runtime/thread_world.h),
+// the simulator fibers. Every call from any thread.
 //
 //   struct World {
 //     struct Mutex { lock, unlock };
@@ -67,7 +67,8 @@ class Front {
   // Steps the engine until ready(Core&) holds (true) or the deadline has passed (false). `what`
   // names the wait for reports of a stall.
   template <class Ready>
-  bool wait(const char* what, base::Instant deadline, Ready&& ready);
+  bool wait(const char* what, base::Instant deadline, Ready&& ready,
+            Core::Wake wake = Core::Wake::kRunEnd);
 
   // --- Runs. Building is exclusive.
   Result<std::shared_ptr<RunRecord>> open_run();
@@ -89,13 +90,14 @@ class Front {
   enum class Lead : uint8_t { kNobody, kWaiter, kEngine };
 
   // With the token held; all release and take it again.
-  void step(std::unique_lock<typename World::Mutex>& token);
+  void step(std::unique_lock<typename World::Mutex>& token, bool streaming = false);
   void carry_out(std::unique_lock<typename World::Mutex>& token);
   void run_inline(std::unique_lock<typename World::Mutex>& token);
   bool idle_as_leader(std::unique_lock<typename World::Mutex>& token, base::Instant until,
-                      std::vector<const WorkerEndpoint*>* awaited);
+                      std::vector<Core::Awaited>* awaited);
   void leave(std::unique_lock<typename World::Mutex>& token, bool led);
   void take_lead_from_engine();
+  void note_call();
   void announce();
   base::Instant clamp(base::Instant until);
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/front.h"
+
 namespace strata::engine {
 
 inline constexpr uint32_t kStepsBetweenKernelLooks = 128;
@@ -11,12 +13,12 @@ inline constexpr uint32_t kStepsBetweenKernelLooks = 128;
 
 // One step, and what it asks for. May let go of the token in between.
 template <class World>
-void Front<World>::step(std::unique_lock<typename World::Mutex>& token) {
+void Front<World>::step(std::unique_lock<typename World::Mutex>& token, bool streaming) {
   if (++steps_ >= kStepsBetweenKernelLooks) {
     steps_ = 0;
     world_.collect(core_, false);
   }
-  core_.step(core_.wants_time() ? world_.now() : base::Instant{});
+  core_.step(core_.wants_time() ? world_.now() : base::Instant{}, streaming);
   if (core_.has_wakes() || core_.has_chores()) carry_out(token);
   run_inline(token);
 }
@@ -67,6 +69,15 @@ void Front<World>::announce() {
   if (leader_sleeps_) world_.kick_lead();
 }
 
+// A user thread calls.
+template <class World>
+void Front<World>::note_call() {
+  ++calls_;
+  if (lead_ == Lead::kEngine) take_lead_from_engine();
+  // What the leader asked to be woken for is out of date with what this call will change.
+  if (leader_sleeps_) core_.clear_wake_points();
+}
+
 // A user thread steps now, so children need not signal for the engine thread.
 template <class World>
 void Front<World>::take_lead_from_engine() {
@@ -103,8 +114,7 @@ base::Instant Front<World>::clamp(base::Instant until) {
 // Spins, then sleeps until something may have happened. False: the lead was taken away meanwhile.
 template <class World>
 bool Front<World>::idle_as_leader(std::unique_lock<typename World::Mutex>& token,
-                                  base::Instant until,
-                                  std::vector<const WorkerEndpoint*>* awaited) {
+                                  base::Instant until, std::vector<Core::Awaited>* awaited) {
   const Lead mine = lead_;
   const uint64_t epoch = epoch_;
   core_.busy_endpoints(awaited);
@@ -114,6 +124,11 @@ bool Front<World>::idle_as_leader(std::unique_lock<typename World::Mutex>& token
   if (lead_ != mine) return false;
   // What another thread's call ended while this one spun may be what it waits for.
   if (news || epoch != epoch_) return true;
+  if (core_.spread()) {
+    STRATA_MARK("front: a sleeping worker is woken before the leader sleeps");
+    return true;
+  }
+  core_.set_wake_points();
   if (!world_.prepare_sleep([this] { return core_.has_news(); })) return true;
   leader_sleeps_ = true;
   until = clamp(until);
@@ -143,16 +158,15 @@ template <class World>
 template <class Fn>
 auto Front<World>::call(Fn&& fn) {
   std::unique_lock token(token_);
-  ++calls_;
-  if (lead_ == Lead::kEngine) take_lead_from_engine();
+  note_call();
   using Out = std::invoke_result_t<Fn&, Core&>;
   if constexpr (std::is_void_v<Out>) {
     fn(core_);
-    step(token);
+    step(token, true);
     leave(token, false);
   } else {
     Out out = fn(core_);
-    step(token);
+    step(token, true);
     leave(token, false);
     return out;
   }
@@ -167,13 +181,13 @@ auto Front<World>::look(Fn&& fn) {
 
 template <class World>
 template <class Ready>
-bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready) {
+bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready, Core::Wake wake) {
   std::unique_lock token(token_);
-  ++calls_;
-  if (lead_ == Lead::kEngine) take_lead_from_engine();
+  note_call();
+  core_.add_waiter(wake);
   bool led = false;
   bool held = false;
-  std::vector<const WorkerEndpoint*> awaited;
+  std::vector<Core::Awaited> awaited;
   std::optional<base::Instant> began;
   base::Instant report_at = base::Instant::never();
   for (;;) {
@@ -210,6 +224,7 @@ bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready)
       --parked_;
     }
   }
+  core_.drop_waiter(wake);
   leave(token, led);
   return held;
 }
@@ -265,11 +280,12 @@ Result<TaskRef> Front<World>::submit(RunRecord& run, registry::EntryRef callable
     if (error) return *std::move(error);
     return out;
   }
-  wait("room for another task", base::Instant::never(), [&](Core& core) {
+  const auto submitted = [&](Core& core) {
     if (attempt(core) != Core::Submitted::kFull) return true;
     error = core.stuck();
     return error.has_value();
-  });
+  };
+  wait("room for another task", base::Instant::never(), submitted, Core::Wake::kSoon);
   if (error) return *std::move(error);
   call([](Core&) {});  // hands out what was just submitted
   return out;
@@ -300,7 +316,7 @@ Result<void> Front<World>::wait_run(RunRecord& run, base::Instant deadline) {
 template <class World>
 Result<void> Front<World>::wait_task(RunRecord& run, TaskRef task) {
   std::optional<Error> error;
-  wait("the end of a task", base::Instant::never(), [&](Core&) {
+  const auto ended = [&](Core&) {
     if (task.run != run.id || task.task >= run.tasks.size()) {
       error = Error(Code::kNotFound, Scope::kCall,
                     fmt::format("run {} has no task {}", run.id, task.task));
@@ -315,7 +331,8 @@ Result<void> Front<World>::wait_task(RunRecord& run, TaskRef task) {
                 : Error(Code::kTaskFailed, Scope::kTask,
                         fmt::format("task {} failed; its text was not kept", task.task));
     return true;
-  });
+  };
+  wait("the end of a task", base::Instant::never(), ended, Core::Wake::kEach);
   if (error) return *std::move(error);
   return {};
 }
@@ -324,8 +341,9 @@ template <class World>
 Result<registry::EntryRef> Front<World>::register_callable(
     const registry::PreparePayload& payload) {
   // One registration at a time; the clock of each runs in the core, not here.
-  wait("another registration", base::Instant::never(), [&](Core&) {
-    if (registering_) return false;
+  const model::Digest digest = model::digest_of(model::descriptor_bytes(payload.descriptor));
+  wait("another registration", base::Instant::never(), [&](Core& core) {
+    if (registering_ || core.registry().being_removed(digest)) return false;
     return registering_ = true;
   });
   std::optional<Result<registry::EntryRef>> outcome;
@@ -349,7 +367,7 @@ Result<registry::EntryRef> Front<World>::register_callable(
 
 template <class World>
 void Front<World>::engine_main() {
-  std::vector<const WorkerEndpoint*> awaited;
+  std::vector<Core::Awaited> awaited;
   uint64_t seen = 0;
   bool lost_lead = false;  // the watch may have fired unseen: look at once
   for (;;) {

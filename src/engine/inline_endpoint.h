@@ -62,6 +62,8 @@ class InlineEndpoint final : public WorkerEndpoint {
   void wake() override {}
   bool has_news() const override { return false; }  // there is no other thread to look for it
 
+  bool has_news_ahead(uint32_t) const override { return false; }
+
   // --- for the thread that steps: take under the token, run without it, put under the token.
   bool has_work() const { return running_ == 0 && (control_ || !queue_.empty()); }
   void take() {

@@ -32,7 +32,14 @@ class LocalMailboxEndpoint final : public WorkerEndpoint {
   bool control_outstanding() const override { return parent_.control_outstanding(); }
   bool needs_wake() override { return parent_.child_asleep_after_publish(); }
   void wake() override { waker_(parent_.child_sleep_word()); }
+  bool asleep() const override { return parent_.child_asleep(); }
+  void set_wake_at(uint64_t ticket) override { parent_.set_wake_at(ticket); }
+  void fence() override { parent_.fence(); }
   bool has_news() const override { return parent_.has_news(); }
+
+  bool has_news_ahead(uint32_t ahead) const override {
+    return parent_.has_completion_ahead(ahead) || parent_.has_reply();
+  }
 
   Result<void> poll(EndpointSink& sink) override {
     const mailbox::Polled polled =

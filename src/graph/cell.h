@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "graph/interval_index.h"
 #include "graph/pool.h"
 #include "graph/region.h"
 
@@ -30,7 +31,7 @@ struct alignas(64) Cell {
   uint32_t writer;   // Use of the last live writer
   uint32_t readers;  // Use of the newest live reader since
   uint32_t stamp;    // now_ at its last access: its age, by difference
-  uint32_t place;    // in its buffer's list
+  uint32_t place;    // in its buffer's index
   Region region;
   bool idle() const { return writer == kNil && readers == kNil; }
 };
@@ -50,16 +51,9 @@ struct Link {
   Side sides[2];
 };
 
-// A cell in the list of its buffer, with the range that it covers.
-struct Entry {
-  uint64_t begin;
-  uint64_t end;
-  uint32_t cell;
-};
-
 struct BufferCells {
-  std::vector<Entry> entries;  // all its cells; the last one moves into a gap
-  uint32_t sweep_at = 0;       // size of entries at which idle ones are looked for
+  IntervalIndex cells;    // all of them
+  uint32_t sweep_at = 0;  // how many at which idle ones are looked for
 };
 
 // Of the open-addressing table; empty where cell is kNil.

@@ -49,8 +49,8 @@ void TensorMap::remove(uint32_t task) {
 void TensorMap::drop_buffer(uint32_t buffer) {
   if (buffer >= buffers_.size()) return;
   BufferCells& of = buffers_[buffer];
-  while (!of.entries.empty()) {
-    const uint32_t at = of.entries.back().cell;
+  while (!of.cells.empty()) {
+    const uint32_t at = of.cells.any();
     STRATA_CHECK(cells_[at].idle());
     drop_cell(at);
   }
@@ -84,12 +84,13 @@ uint64_t TensorMap::links_for(std::span<const Access> accesses, bool exact) cons
   for (const Access& access : accesses) {
     most += accesses.size();
     if (access.buffer >= buffers_.size()) continue;
-    const std::vector<Entry>& entries = buffers_[access.buffer].entries;
+    const detail::IntervalIndex& near = buffers_[access.buffer].cells;
     if (!exact) {
-      most += entries.size();
-      continue;
+      most += near.size();
+    } else if (!access.region.empty()) {
+      near.for_each_near(access.region.begin, access.region.end(),
+                         [&](uint32_t at) { most += overlap(cells_[at].region, access.region); });
     }
-    for (const Entry& entry : entries) most += overlap(cells_[entry.cell].region, access.region);
   }
   return most;
 }
@@ -125,7 +126,7 @@ Result<uint32_t> TensorMap::make_cell(uint32_t buffer, const Region& region, uin
     sweep_all_at_ = cells_.in_use() + limits_.idle_cells / 2 + 1;
   }
   BufferCells& of = buffers_[buffer];
-  if (of.entries.size() >= std::max(of.sweep_at, limits_.idle_of_buffer)) sweep_buffer(of);
+  if (of.cells.size() >= std::max(of.sweep_at, limits_.idle_of_buffer)) sweep_buffer(of);
   find_neighbours(buffer, region);
   drop_idle_neighbours();
   if (candidates_.size() > links_.left()) {
@@ -140,9 +141,8 @@ Result<uint32_t> TensorMap::make_cell(uint32_t buffer, const Region& region, uin
   cell.buffer = buffer;
   cell.writer = kNil;
   cell.readers = kNil;
-  cell.place = static_cast<uint32_t>(of.entries.size());
+  cell.place = of.cells.insert(region.begin, region.end(), at);
   cell.region = region;
-  of.entries.push_back({region.begin, region.end(), at});
   for (const Candidate& candidate : candidates_) connect(at, candidate.cell, candidate.by_cover);
   table_insert(hash, at);
   return at;
@@ -151,15 +151,12 @@ Result<uint32_t> TensorMap::make_cell(uint32_t buffer, const Region& region, uin
 // Into candidates_: the cells of `buffer` that overlap `region`.
 void TensorMap::find_neighbours(uint32_t buffer, const Region& region) {
   candidates_.clear();
-  const uint64_t begin = region.begin;
-  const uint64_t end = region.end();
-  for (const Entry& entry : buffers_[buffer].entries) {
-    if (entry.end <= begin || end <= entry.begin) continue;
-    const Cell& cell = cells_[entry.cell];
+  buffers_[buffer].cells.for_each_near(region.begin, region.end(), [&](uint32_t at) {
+    const Cell& cell = cells_[at];
     const Overlap kind = overlap_kind(cell.region, region);
-    if (kind == Overlap::kNone) continue;
-    candidates_.push_back({entry.cell, now_ - cell.stamp, kind == Overlap::kCover});
-  }
+    if (kind == Overlap::kNone) return;
+    candidates_.push_back({at, now_ - cell.stamp, kind == Overlap::kCover});
+  });
 }
 
 // Drops the oldest idle ones among the candidates beyond kIdleNeighboursMax, from the map and from
@@ -205,10 +202,9 @@ void TensorMap::drop_cell(uint32_t at) {
     links_.give(i >> 1);
     i = next;
   }
-  std::vector<Entry>& entries = buffers_[cell.buffer].entries;
-  entries[cell.place] = entries.back();
-  cells_[entries[cell.place].cell].place = cell.place;
-  entries.pop_back();
+  buffers_[cell.buffer].cells.erase(
+      cell.region.begin, cell.region.end(), cell.place,
+      [this](uint32_t moved, uint32_t place) { cells_[moved].place = place; });
   table_erase(hash_of(cell.buffer, cell.region), at);
   cell.buffer = kNil;
   cells_.give(at);
@@ -228,12 +224,12 @@ void TensorMap::drop_oldest(uint32_t keep) {
 // that is made pays for a few that are looked at.
 void TensorMap::sweep_buffer(BufferCells& of) {
   candidates_.clear();
-  for (const Entry& entry : of.entries) {
-    const Cell& cell = cells_[entry.cell];
-    if (cell.idle()) candidates_.push_back({entry.cell, now_ - cell.stamp, false});
-  }
+  of.cells.for_each([this](uint32_t at) {
+    const Cell& cell = cells_[at];
+    if (cell.idle()) candidates_.push_back({at, now_ - cell.stamp, false});
+  });
   if (candidates_.size() >= limits_.idle_of_buffer) drop_oldest(limits_.idle_of_buffer / 2);
-  of.sweep_at = static_cast<uint32_t>(of.entries.size()) + limits_.idle_of_buffer / 2 + 1;
+  of.sweep_at = static_cast<uint32_t>(of.cells.size()) + limits_.idle_of_buffer / 2 + 1;
 }
 
 void TensorMap::sweep_all(uint32_t keep) {

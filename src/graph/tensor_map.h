@@ -29,12 +29,12 @@ namespace strata::graph {
 class TensorMap {
  public:
   struct Limits {
-    uint32_t tasks = 16'384;          // task indices are below this
-    uint32_t buffers = 65'536;        // buffer indices are below this
-    uint32_t accesses = 262'144;      // accesses of all live tasks
-    uint32_t idle_cells = 16'384;     // idle cells in all buffers, about
-    uint32_t idle_of_buffer = 1'024;  // idle cells of one buffer, about
-    uint32_t links = 1'048'576;       // pairs of overlapping cells
+    uint32_t tasks = 16'384;           // task indices are below this
+    uint32_t buffers = 65'536;         // buffer indices are below this
+    uint32_t accesses = 262'144;       // accesses of all live tasks
+    uint32_t idle_cells = 32'768;      // idle cells in all buffers, about
+    uint32_t idle_of_buffer = 16'384;  // idle cells of one buffer, about
+    uint32_t links = 1'048'576;        // pairs of overlapping cells
   };
   // A new cell is linked to all overlapping live cells and at most this many idle ones; the idle
   // ones beyond, oldest first, are dropped. Bounds the cost of a region that grows step by step.
@@ -85,7 +85,6 @@ class TensorMap {
   using Cell = detail::Cell;
   using Side = detail::Side;
   using Link = detail::Link;
-  using Entry = detail::Entry;
   using BufferCells = detail::BufferCells;
   using TableSlot = detail::TableSlot;
   using Candidate = detail::Candidate;

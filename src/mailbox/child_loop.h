@@ -44,10 +44,11 @@ class ChildLoop {
       }
       TaskView task;
       if (side_.try_take(&task)) {
+        // The completion before this one is told here: taking has fenced already.
+        tell_parent(false);
         TaskOutcome outcome;
         host_.run(task, &outcome);
         while (!side_.try_complete(task, outcome)) wait();
-        tell_parent();
         continue;
       }
       if (side_.corrupt() != nullptr) return kExitCorrupt;
@@ -71,15 +72,15 @@ class ChildLoop {
     }
     if (text.size() > kControlBytesMax) text.resize(kControlBytesMax);
     side_.control_reply(code, std::as_bytes(std::span(text)));
-    tell_parent();
+    tell_parent(false);
   }
 
-  void tell_parent() {
-    if (side_.parent_asleep_after_publish()) host_.signal_parent();
+  void tell_parent(bool idle) {
+    if (side_.parent_asleep_after_publish(idle)) host_.signal_parent();
   }
 
   void wait() {
-    tell_parent();
+    tell_parent(true);
     if (waiter_.spin(*this) == Waiter::Verdict::kReady) return;
     if (!side_.prepare_sleep()) return;
     host_.sleep(side_.sleep_word());

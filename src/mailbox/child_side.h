@@ -60,8 +60,9 @@ class ChildSide {
   // bytes: at most kControlBytesMax.
   void control_reply(uint32_t code, std::span<const std::byte> bytes);
   // True: the driver signals the parent, now. The flag is taken back, so that one child signals.
-  // Costs nothing where nothing was published since the last call.
-  bool parent_asleep_after_publish();
+  // Costs nothing where nothing was published since the last call. `idle`: this child has nothing
+  // more to do, so the parent hears of it whatever ticket it waits for.
+  bool parent_asleep_after_publish(bool idle);
 
   // One line for a task, one for a control; while try_complete waits, the result space instead.
   bool have_work() const;
@@ -101,7 +102,10 @@ class ChildSide {
   uint64_t next_control_ = 1;
   uint64_t running_ = 0;  // ticket of the task that is taken and not completed
   bool control_taken_ = false;
+  bool fenced_ = false;           // since the last publication
+  uint64_t completed_ = 0;        // the newest ticket completed that is not told
   bool published_ = false;        // since parent_asleep_after_publish()
+  bool busy_ = false;             // the last look found a task: the next may be there too
   bool skipped_ = false;          // entries since the consumed counter was written
   bool waits_for_space_ = false;  // try_complete said false
   const char* corrupt_ = nullptr;

@@ -26,6 +26,15 @@ Result<ChildSide<Memory>> ChildSide<Memory>::attach(Memory memory, std::span<std
 template <class Memory>
 bool ChildSide<Memory>::try_take(TaskView* out) {
   STRATA_CHECK(running_ == 0);
+  if (busy_ && corrupt_ == nullptr &&
+      memory_.compare_exchange(&region_->tasks[ring_position(next_)].state,
+                               state_word(next_, Phase::kQueued),
+                               state_word(next_, Phase::kStarted))) {
+    // Without a look before it the line is fetched once, ready to be written.
+    fenced_ = Memory::kLockedIsFence;
+    return start(region_->tasks[ring_position(next_)], out);
+  }
+  busy_ = false;
   while (corrupt_ == nullptr) {
     TaskEntry& entry = region_->tasks[ring_position(next_)];
     const uint64_t state = memory_.load_acquire(&entry.state);
@@ -35,6 +44,7 @@ bool ChildSide<Memory>::try_take(TaskView* out) {
         STRATA_MARK("mailbox: start lost against a revoke");
         continue;
       }
+      fenced_ = Memory::kLockedIsFence;
       return start(entry, out);
     }
     if (phase_of(state) != Phase::kRevoked) {
@@ -59,6 +69,10 @@ bool ChildSide<Memory>::start(TaskEntry& entry, TaskView* out) {
     return false;
   }
   running_ = next_++;
+  busy_ = true;
+  // Both lines are written next; the parent has them now.
+  memory_.prefetch_for_write(&region_->tasks[ring_position(next_)]);
+  memory_.prefetch_for_write(&region_->completions[ring_position(next_completion_)]);
   skipped_ = false;  // the completion says that the skipped ones before it are passed
   *out = {.task = memory_.load_relaxed(&entry.task),
           .ticket = running_,
@@ -75,6 +89,7 @@ void ChildSide<Memory>::note_skips() {
   if (!skipped_) return;
   skipped_ = false;
   published_ = true;
+  fenced_ = false;
   memory_.store_release(&region_->child_progress.consumed, next_ - 1);
 }
 
@@ -123,7 +138,9 @@ bool ChildSide<Memory>::try_complete(const TaskView& task, const TaskOutcome& ou
   memory_.store_relaxed(&entry.code, outcome.code);
   memory_.store_release(&entry.state, state_word(number, Phase::kDone));
   running_ = 0;
+  completed_ = task.ticket;
   published_ = true;
+  fenced_ = false;
   return true;
 }
 
@@ -152,17 +169,25 @@ void ChildSide<Memory>::control_reply(uint32_t code, std::span<const std::byte> 
   memory_.store_release(&region_->reply.state, state_word(next_control_, Phase::kDone));
   control_taken_ = false;
   ++next_control_;
+  completed_ = ~uint64_t{0};  // always worth telling
   published_ = true;
+  fenced_ = false;
 }
 
 template <class Memory>
-bool ChildSide<Memory>::parent_asleep_after_publish() {
+bool ChildSide<Memory>::parent_asleep_after_publish(bool idle) {
   if (!published_) return false;
-  published_ = false;
-  if (base::fault() != 7) memory_.fence();
+  if (!fenced_ && base::fault() != 7) memory_.fence();
+  fenced_ = true;
   uint32_t* const asleep = &hub_->parent_sleep.asleep;
-  if (memory_.load_relaxed(asleep) == 0) return false;
-  return memory_.compare_exchange(asleep, uint32_t{1}, uint32_t{0});
+  const bool sleeps = memory_.load_acquire(asleep) != 0;
+  if (sleeps && !idle && completed_ < memory_.load_relaxed(&region_->parent_progress.wake_at)) {
+    STRATA_MARK("mailbox: a completion is not worth waking the parent");
+    return false;  // and stays to be told
+  }
+  published_ = false;
+  completed_ = 0;
+  return sleeps && memory_.compare_exchange(asleep, uint32_t{1}, uint32_t{0});
 }
 
 template <class Memory>

@@ -44,7 +44,7 @@ class Hub {
   // `hub` is a mapping of kBytes zeroed bytes that outlives this.
   Hub(Memory memory, void* hub) : memory_(memory), hub_(static_cast<HubLayout*>(hub)) {}
 
-  // Before the first child attaches. permits: cores in the affinity mask minus one, at least one.
+  // Before the first child attaches. permits: cores in the affinity mask minus one.
   void format(int32_t permits) {
     HeaderLine header = make_header(kHubMagic, sizeof(HubLayout));
     memory_.store_relaxed(&hub_->permits.free, permits);
@@ -56,7 +56,7 @@ class Hub {
   // is withdrawn. True: wait; a child that publishes from now on signals.
   template <class HasNews>
   bool prepare_sleep(HasNews&& has_news) {
-    memory_.store_relaxed(&hub_->parent_sleep.asleep, uint32_t{1});
+    memory_.store_release(&hub_->parent_sleep.asleep, uint32_t{1});
     memory_.fence();
     if (!has_news()) return true;
     STRATA_MARK("mailbox: parent finds news on its way to sleep");

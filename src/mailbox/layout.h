@@ -20,13 +20,14 @@
 //   child_progress.consumed        child rel               parent acq          itself
 //   child_progress.permit_held     child rlx               parent, child dead  its death
 //   parent_progress.results_freed  parent rel              child acq           itself
+//   parent_progress.wake_at        parent rlx              child rlx           hub asleep, acq
 //   cancel.through                 parent rlx              child rlx           itself
 //   request line and bytes         parent rlx, plain       child               request.state
 //   rel/acq reply line and bytes           child rlx, plain        parent              reply.state
 //   rel/acq child_sleep.asleep             child rlx (1, 0),       parent rlx          the two
 //   fences below
 //                                  parent CAS (1 to 0)
-//   hub parent_sleep.asleep        parent rlx (1, 0),      children rlx        the two fences below
+//   hub parent_sleep.asleep        parent rel (1, 0),      children acq        the two fences below
 //                                  child CAS (1 to 0)
 //   hub permits                    RMW by all              all, rlx            itself
 //
@@ -128,6 +129,9 @@ struct ControlLine {
 
 struct ParentProgress {
   uint64_t results_freed;  // number of the newest completion whose bytes the parent has let go
+  // A sleeping parent wants to hear of no completion before this ticket's, unless the child has
+  // nothing more to do: a wake-up costs both sides more than a short task.
+  uint64_t wake_at;
 };
 struct ChildProgress {
   uint64_t consumed;  // the child has passed all tickets up to this one; written after skips only

@@ -3,7 +3,7 @@
 // Not a waiter and not a driver: it never sleeps, and tells its caller when the child must be woken
 // (a futex wake on child_sleep_word()). It trusts nothing that the child wrote: what does not hold
 // together sets Polled::corrupt, for good; then kill the child and abandon().
-// One thread at a time (the one that holds the step token); has_completion() from any thread.
+// One thread at a time (the one that holds the step token); the has_ functions from any thread.
 #pragma once
 
 #include <array>
@@ -69,6 +69,17 @@ class ParentSide {
   bool can_push(size_t args_bytes);
   // True: the driver wakes the child, now. The flag is taken back, so that one wake is sent.
   bool child_asleep_after_publish();
+  // A look without a fence: what it says may be past.
+  bool child_asleep() const { return memory_.load_relaxed(&region_->child_sleep.asleep) != 0; }
+  // While this side sleeps the child signals no completion of an earlier ticket, unless it has
+  // nothing more to do. 0: every one. Before the hub's flag is set; or with fence and poll after
+  // it.
+  void set_wake_at(uint64_t ticket) {
+    if (wake_at_ == ticket) return;
+    wake_at_ = ticket;
+    memory_.store_relaxed(&region_->parent_progress.wake_at, ticket);
+  }
+  void fence() { memory_.fence(); }
   const uint32_t* child_sleep_word() const { return &region_->child_sleep.asleep; }
 
   // True: the task never starts. False: it has started, or is no longer outstanding.
@@ -81,6 +92,12 @@ class ParentSide {
     const uint64_t next = next_completion_.load(std::memory_order_relaxed);
     return memory_.load_acquire(&region_->completions[ring_position(next)].state) ==
            state_word(next, Phase::kDone);
+  }
+  // Whether the completion that comes after `ahead` others is there, and so all before it.
+  bool has_completion_ahead(uint32_t ahead) const {
+    const uint64_t number = next_completion_.load(std::memory_order_relaxed) + ahead;
+    return memory_.load_acquire(&region_->completions[ring_position(number)].state) ==
+           state_word(number, Phase::kDone);
   }
   bool has_reply() const {
     return control_outstanding_ &&
@@ -138,15 +155,16 @@ class ParentSide {
   RegionLayout* region_;
   std::array<Record, kRingEntries> records_{};
   ByteRing args_{kArgsRingBytes};
-  uint64_t next_ = 1;           // the next ticket
-  uint64_t oldest_ = 1;         // the oldest ticket whose entry may not be reused
-  uint64_t consumed_ = 0;       // the child has passed all tickets up to this one
-  uint64_t consumed_seen_ = 0;  // what its counter said last
+  uint64_t next_ = 1;                       // the next ticket
+  uint64_t oldest_ = 1;                     // the oldest ticket whose entry may not be reused
+  uint64_t consumed_ = 0;                   // the child has passed all tickets up to this one
+  std::atomic<uint64_t> consumed_seen_{0};  // what its counter said last
   std::atomic<uint64_t> next_completion_{1};
   uint32_t outstanding_ = 0;
+  uint64_t wake_at_ = 0;
   uint32_t control_command_ = 0;
-  uint64_t control_number_ = 0;
-  bool control_outstanding_ = false;
+  std::atomic<uint64_t> control_number_{0};
+  std::atomic<bool> control_outstanding_{false};
   const char* corrupt_ = nullptr;
 };
 

@@ -20,7 +20,7 @@ void ParentSide<Memory>::read_consumed() {
     corrupt_ = "the child says that it has passed tickets that were never pushed";
     return;
   }
-  consumed_seen_ = std::max(consumed_seen_, said);
+  if (said > consumed_seen_) consumed_seen_ = said;
   consumed_ = std::max(consumed_, said);
 }
 

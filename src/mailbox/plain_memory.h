@@ -44,6 +44,18 @@ class PlainMemory {
   void write_bytes(std::byte* to, const std::byte* from, size_t bytes) const {
     if (bytes != 0) std::memcpy(to, from, bytes);
   }
+  // A hint: the line will be written here soon.
+  template <class T>
+  void prefetch_for_write(const T* at) const {
+    __builtin_prefetch(at, 1);
+  }
+  // Whether compare_exchange and fetch_add order everything before them against everything after,
+  // as fence() does.
+#if defined(__x86_64__) || defined(__i386__)
+  static constexpr bool kLockedIsFence = true;
+#else
+  static constexpr bool kLockedIsFence = false;
+#endif
   void fence() const {
 #ifdef __SANITIZE_THREAD__
     // ThreadSanitizer does not model fences; a locked instruction is one on the machines it runs

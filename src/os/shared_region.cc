@@ -123,6 +123,13 @@ Result<void> SharedRegion::allocate(int mode, size_t offset, size_t length, cons
   return {};
 }
 
+Result<void> SharedRegion::set_inherited(bool inherited) {
+  if (::madvise(bytes_.data(), bytes_.size(), inherited ? MADV_DOFORK : MADV_DONTFORK) != 0) {
+    return system_error("madvise of a shared region", errno);
+  }
+  return {};
+}
+
 Result<void> SharedRegion::reserve(size_t offset, size_t length) {
   return allocate(FALLOC_FL_KEEP_SIZE, offset, length, "reserve shared memory");
 }

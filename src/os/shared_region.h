@@ -33,6 +33,8 @@ class SharedRegion {
   std::span<std::byte> bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
 
+  // Whether a process that is forked from this one has the mapping too; it has by default.
+  Result<void> set_inherited(bool inherited);
   // Gives the range its pages now; kResourceExhausted where there is no memory for them.
   Result<void> reserve(size_t offset, size_t length);
   // Gives the pages that lie wholly in the range back; what the range holds reads as zero after.

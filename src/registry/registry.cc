@@ -308,6 +308,13 @@ bool Registry::gone(EntryRef entry) const {
          entries_[entry.index].state == State::kFree;
 }
 
+bool Registry::being_removed(const model::Digest& digest) const {
+  const auto known = by_digest_.find(digest);
+  if (known == by_digest_.end()) return false;
+  const Entry& entry = entries_[known->second];
+  return entry.state == State::kRemoving && entry.flights > 0;
+}
+
 bool Registry::settled(EntryRef entry) const {
   return gone(entry) ||
          (entries_[entry.index].state == State::kRemoving && entries_[entry.index].flights == 0);

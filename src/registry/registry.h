@@ -1,17 +1,16 @@
 // Registry: the callables of one Worker and where they are usable. The parent's side.
 //
-// A state machine without I/O: it gives actions (take_actions) and takes replies and losses. Not
-// the child's table of resolved entries. One thread at a time; the caller locks.
+// A state machine without I/O: it gives actions and takes replies and losses. Not the child's
+// table of resolved entries. One thread at a time; the caller locks.
 //
 //   begin -> PREPARE to all -> COMMIT to all -> visible          all or nothing
 //   a failure or a lost worker -> ABORT to all asked -> the first error
 //   last unregister -> tombstone: tasks that hold it run -> UNREGISTER to all -> index reusable
 //
 // The caller sends actions to each worker in the order given. It answers each by on_reply, or ends
-// the worker and says on_worker_lost; until then the transaction stays open.
+// it and says on_worker_lost; until then the transaction stays open.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -45,8 +44,7 @@ struct Action {
   Phase phase = Phase::kPrepare;
   uint64_t transaction = 0;
   EntryRef entry;
-  // encode_payload; null unless PREPARE. Shared: one copy serves the actions of all workers, and
-  // lives until the last is sent.
+  // Null unless PREPARE. Shared: one copy for the actions of all workers, until the last is sent.
   std::shared_ptr<const std::vector<std::byte>> payload;
 };
 
@@ -78,7 +76,7 @@ class Registry {
   // `workers`: live_workers(), unless it is for some of them alone; one that is still being
   // replayed gets what was there when it came, and what names it.
   Result<uint64_t> begin(const PreparePayload& callable, std::span<const uint32_t> workers);
-  // The end of the transaction: visible now, or why not.
+  // Its end: visible now, or why not.
   std::optional<Result<EntryRef>> take_outcome() { return std::exchange(outcome_, std::nullopt); }
   bool open() const { return open_.has_value(); }
 
@@ -90,6 +88,8 @@ class Registry {
   // True once nothing of that registration is left anywhere: the index is free or reused.
   bool gone(EntryRef entry) const;
 
+  // begin would be refused only because answers to an unregistration are missing: wait for them.
+  bool being_removed(const model::Digest& digest) const;
   // ---- events -------------------------------------------------------------------------------
   std::vector<Action> take_actions() { return std::exchange(actions_, {}); }
   bool has_actions() const { return !actions_.empty(); }
@@ -98,7 +98,7 @@ class Registry {
   // Forgets all about the worker, uncertain pairs too. Its number may be added again. The caller
   // drops the actions for it that it has taken and not sent.
   void on_worker_lost(uint32_t worker);
-  // A worker that has nothing: all committed entries (tombstones with tasks too) are replayed to it
+  // A worker with nothing: all committed entries (tombstones with tasks too) are replayed to it
   // by actions. It counts, in usable_on_all, from the moment that take_ready tells it. Returns how
   // many are replayed; with 0 it is ready at once unless a transaction is open.
   Result<size_t> on_worker_added(uint32_t worker);

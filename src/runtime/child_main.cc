@@ -72,7 +72,7 @@ Result<int> serve(os::ChildStart& start) {
   STRATA_ASSIGN(Side side, Side::attach({}, region.bytes(), hub.bytes()));
   Executor executor(heap.bytes(), spec.path);
   Host host(side, executor, os::EventFd::adopt(std::move(start.fds[3])));
-  mailbox::ChildLoop loop(side, host, {spec.free_spin_ns, spec.permit_spin_ns});
+  mailbox::ChildLoop loop(side, host, spec.spin);
   return loop.run();
 }
 
@@ -82,8 +82,9 @@ std::vector<std::byte> encode(const ChildSpec& spec) {
   base::ByteWriter out;
   out.put_string(spec.path);
   out.put(spec.heap_bytes);
-  out.put(spec.free_spin_ns);
-  out.put(spec.permit_spin_ns);
+  out.put(spec.spin.free_spin_ns);
+  out.put(spec.spin.permit_spin_ns);
+  out.put(spec.spin.polls_without_pause);
   return std::move(out).take();
 }
 
@@ -92,8 +93,9 @@ Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes) {
   ChildSpec spec;
   spec.path = in.get_string(4096);
   spec.heap_bytes = in.get<uint64_t>();
-  spec.free_spin_ns = in.get<int64_t>();
-  spec.permit_spin_ns = in.get<int64_t>();
+  spec.spin.free_spin_ns = in.get<int64_t>();
+  spec.spin.permit_spin_ns = in.get<int64_t>();
+  spec.spin.polls_without_pause = in.get<int>();
   if (!in.ok() || in.left() != 0) {
     return Error(Code::kCorrupt, Scope::kProcess, "the spec of a child does not decode");
   }

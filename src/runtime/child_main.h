@@ -1,6 +1,7 @@
 // child_main: main of a local child that the fork server has forked.
 #pragma once
 
+#include "mailbox/waiter.h"
 #include "os/fork_server.h"
 
 namespace strata::runtime {
@@ -11,8 +12,7 @@ struct ChildSpec {
   static constexpr size_t kFds = 4;
   std::string path;  // of the worker, "L3/1"
   uint64_t heap_bytes = 0;
-  int64_t free_spin_ns = 0;
-  int64_t permit_spin_ns = 0;
+  mailbox::WaiterOptions spin;
 };
 std::vector<std::byte> encode(const ChildSpec& spec);
 Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes);

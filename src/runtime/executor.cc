@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "engine/core.h"
 #include "os/build_id.h"
+#include "os/clock.h"
 
 namespace strata::runtime {
 namespace {
@@ -148,6 +149,9 @@ void Executor::run(const mailbox::TaskPost& post, std::span<const std::byte> arg
     return;
   }
   cancelled_ = cancelled;
+  deadline_ = post.deadline_ms == 0
+                  ? base::Instant::never()
+                  : os::monotonic_now() + base::Duration::from_ms(post.deadline_ms);
   strata_call raw{};
   raw.size = sizeof raw;
   raw.abi = STRATA_ABI;
@@ -195,12 +199,14 @@ int32_t Executor::set_result(const strata_call* raw, const void* bytes, uint64_t
 }
 
 void Executor::set_error(const strata_call* raw, const char* text, uint64_t n) {
-  static_cast<Executor*>(raw->runtime)->error_.assign(text, std::min<uint64_t>(n, 8192));
+  static_cast<Executor*>(raw->runtime)
+      ->error_.assign(base::cut_text({text, n}, mailbox::kTextBytesMax));
 }
 
 int32_t Executor::is_cancelled(const strata_call* raw) {
-  const Cancelled& cancelled = static_cast<const Executor*>(raw->runtime)->cancelled_;
-  return cancelled.ask(cancelled.context) ? 1 : 0;
+  const auto& self = *static_cast<const Executor*>(raw->runtime);
+  if (os::monotonic_now() >= self.deadline_) return 1;
+  return self.cancelled_.ask(self.cancelled_.context) ? 1 : 0;
 }
 
 void Executor::log(const strata_call* raw, int32_t level, const char* text, uint64_t n) {

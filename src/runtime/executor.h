@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/time.h"
 #include "mailbox/child_side.h"
 #include "mailbox/parent_side.h"
 #include "model/args.h"
@@ -64,6 +65,7 @@ class Executor {
       libraries_;  // loaded, by path; never unloaded: they may have threads
   model::ArgsDecoder decoder_;
   Cancelled cancelled_{};
+  base::Instant deadline_ = base::Instant::never();  // of the task that runs
   std::vector<std::byte> result_;
   std::string error_;
 };

@@ -107,11 +107,11 @@ Result<TaskRef> Orchestrator::submit_sub(const CallableHandle& callable, const T
   return core_.submit_sub(callable, args, config);
 }
 Orchestrator::Scope::~Scope() {
-  if (core_ != nullptr) core_->end_scope();
+  if (core_ != nullptr) core_->end_scope(id_);
 }
 Result<Orchestrator::Scope> Orchestrator::scope() {
-  STRATA_TRY(core_.begin_scope());
-  return Scope(&core_);
+  STRATA_ASSIGN(const uint64_t id, core_.begin_scope());
+  return Scope(&core_, id);
 }
 Result<Tensor> Orchestrator::temporary(DType dtype, std::span<const uint64_t> shape) {
   return core_.temporary(dtype, shape);

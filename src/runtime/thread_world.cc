@@ -34,10 +34,10 @@ void must(const Result<void>& result) {
 
 struct ThreadWorld::Spin {
   ThreadWorld& world;
-  const std::vector<const engine::WorkerEndpoint*>& awaited;
+  const std::vector<engine::Core::Awaited>& awaited;
   bool ready() const {
-    for (const engine::WorkerEndpoint* endpoint : awaited) {
-      if (endpoint->has_news()) return true;
+    for (const engine::Core::Awaited& one : awaited) {
+      if (one.ready()) return true;
     }
     return false;
   }
@@ -76,7 +76,11 @@ ThreadWorld::ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::str
       watch_(std::move(watch)) {
   const int cores = os::cores_in_affinity_mask();
   // On one core a spinner only keeps the other from what it waits for.
-  if (cores == 1) spin_ = {0, 0};
+  if (cores == 1) {
+    spin_ = {0, 0};
+  } else {
+    spin_.polls_without_pause = 64;
+  }
   hub_.format(cores - 1);
   user_waiter_ = mailbox::Waiter(spin_);
   engine_waiter_ = mailbox::Waiter(spin_);
@@ -86,7 +90,6 @@ Result<void> ThreadWorld::watch_server(os::ForkServer& server, uint32_t children
   STRATA_TRY(events_.add(server.event_fd(), kServer));
   server_ = &server;
   children_.resize(children);
-  alive_ = children;
   return {};
 }
 
@@ -106,8 +109,9 @@ const void* ThreadWorld::self() const {
   return &here;
 }
 
-bool ThreadWorld::spin(const std::vector<const engine::WorkerEndpoint*>& awaited) {
-  mailbox::Waiter& waiter = self() == engine_self_ ? engine_waiter_ : user_waiter_;
+bool ThreadWorld::spin(const std::vector<engine::Core::Awaited>& awaited) {
+  mailbox::Waiter& waiter =
+      self() == engine_self_.load(std::memory_order_relaxed) ? engine_waiter_ : user_waiter_;
   Spin policy{*this, awaited};
   return waiter.spin(policy) == mailbox::Waiter::Verdict::kReady;
 }
@@ -120,7 +124,7 @@ void ThreadWorld::lead_sleep(base::Instant deadline) {
 }
 
 void ThreadWorld::engine_sleep(bool leads, base::Instant deadline) {
-  engine_self_ = self();
+  engine_self_.store(self(), std::memory_order_relaxed);
   if (leads != engine_sees_events_) {
     must(engine_.modify(events_.fd(), kEvents, leads ? uint32_t{EPOLLIN} : 0));
     engine_sees_events_ = leads;
@@ -205,7 +209,7 @@ void ThreadWorld::lose(engine::Core& core, uint32_t worker, const std::string& r
   Child& child = children_[worker];
   if (child.gone) return;
   child.gone = true;
-  --alive_;
+  if (child.spawned) --alive_;
   if (core.holds_permit(worker)) hub_.release_permit();
   core.lose_worker(worker, reason);
 }

@@ -6,6 +6,7 @@
 // and the leader's epoll while it leads.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <vector>
@@ -31,6 +32,7 @@ class ThreadWorld {
   struct Child {
     int pid = 0;
     os::PidFd pidfd;
+    bool spawned = false;
     bool gone = false;
   };
 
@@ -38,8 +40,10 @@ class ThreadWorld {
   static Result<std::unique_ptr<ThreadWorld>> create(os::SharedRegion& hub, os::SharedRegion& heap,
                                                      std::string path);
 
-  // Before the engine thread runs. Worker numbers are spawn ids.
+  // Before the engine thread runs. Worker numbers are spawn ids, and the core has these workers.
   Result<void> watch_server(os::ForkServer& server, uint32_t children);
+  // Its spawn is asked for next.
+  void expect_child(uint32_t worker) { children_[worker].spawned = true, ++alive_; }
   void forget_server();
   int signal_fd() const { return signal_.fd(); }
   mailbox::WaiterOptions waiter_options() const { return spin_; }
@@ -50,7 +54,7 @@ class ThreadWorld {
   // --- the policy of engine::Front
   base::Instant now();
   const void* self() const;
-  bool spin(const std::vector<const engine::WorkerEndpoint*>& awaited);
+  bool spin(const std::vector<engine::Core::Awaited>& awaited);
   template <class HasNews>
   bool prepare_sleep(HasNews&& has_news) {
     return hub_.prepare_sleep(std::forward<HasNews>(has_news));
@@ -90,9 +94,9 @@ class ThreadWorld {
   uint32_t alive_ = 0;
   bool engine_sees_events_ = false;  // of the engine thread alone
   std::condition_variable parked_;
-  mailbox::Waiter user_waiter_;    // of the user thread that leads
-  mailbox::Waiter engine_waiter_;  // of the engine thread
-  const void* engine_self_ = nullptr;
+  mailbox::Waiter user_waiter_;                    // of the user thread that leads
+  mailbox::Waiter engine_waiter_;                  // of the engine thread
+  std::atomic<const void*> engine_self_{nullptr};  // others read it to see that it is not they
 };
 
 }  // namespace strata::runtime

@@ -84,10 +84,25 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable) {
   STRATA_ASSIGN(const registry::EntryRef entry, front_->register_callable(payload));
   return CallableHandle{
       model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
-      model::kind_of(payload.descriptor), payload.name, entry.index, entry.generation};
+      model::kind_of(payload.descriptor),
+      payload.name,
+      entry.index,
+      entry.generation,
+      core_->options().uid_high};
+}
+
+Result<void> WorkerCore::must_own(const CallableHandle& handle) const {
+  if (handle.worker == core_->options().uid_high) [[likely]]
+    return {};
+  if (handle.worker == 0) return refuse(Code::kInvalidArgument, "an empty CallableHandle");
+  return refuse(Code::kInvalidArgument,
+                fmt::format("the handle of callable '{}' was given by another Worker: register the "
+                            "callable with this one too",
+                            handle.name));
 }
 
 Result<void> WorkerCore::unregister_callable(const CallableHandle& handle) {
+  STRATA_TRY(must_own(handle));
   const registry::EntryRef entry{handle.index, handle.generation};
   return front_->call(
       [&](engine::Core& core) { return core.unregister(entry, os::monotonic_now()); });
@@ -121,21 +136,30 @@ Result<TaskRef> WorkerCore::submit_sub(const CallableHandle& callable, const Tas
     return refuse(Code::kWrongState,
                   "an Orchestrator is used outside its orchestration function or thread");
   }
+  STRATA_TRY(must_own(callable));
   return front_->submit(*building_, {callable.index, callable.generation}, args, config);
 }
 
-Result<void> WorkerCore::begin_scope() {
+Result<uint64_t> WorkerCore::begin_scope() {
+  if (!front_->is_building()) {
+    return refuse(Code::kWrongState,
+                  "an Orchestrator is used outside its orchestration function or thread");
+  }
   return front_->call([](engine::Core& core) { return core.begin_scope(); });
 }
 
-void WorkerCore::end_scope() {
-  front_->call([](engine::Core& core) { core.end_scope(); });
+void WorkerCore::end_scope(uint64_t scope) {
+  front_->call([scope](engine::Core& core) { core.end_scope(scope); });
 }
 
 Result<Tensor> WorkerCore::temporary(DType dtype, std::span<const uint64_t> shape) {
   if (!front_->is_building()) {
     return refuse(Code::kWrongState,
                   "an Orchestrator is used outside its orchestration function or thread");
+  }
+  if (size_of(dtype) == 0) {
+    return refuse(Code::kInvalidArgument,
+                  fmt::format("a temporary of unknown dtype {}", static_cast<unsigned>(dtype)));
   }
   STRATA_ASSIGN(Tensor tensor, runtime::contiguous(dtype, shape));
   const uint64_t bytes = tensor.elements() * size_of(dtype);
@@ -163,7 +187,8 @@ Result<void> WorkerCore::wait_run(engine::RunRecord& run, std::optional<uint32_t
 
 void WorkerCore::drop_run(std::shared_ptr<engine::RunRecord> run) {
   const bool keep = front_->look([&](const engine::Core&) {
-    if (run->done && (run->error_seen || !run->outcome())) return false;
+    // Who cancels a run knows how it ended.
+    if (run->done && (run->error_seen || run->cancelled || !run->outcome())) return false;
     dropped_.push_back(std::move(run));
     any_dropped_ = true;
     return true;
@@ -176,7 +201,7 @@ void WorkerCore::log_unseen_errors() {
   front_->look([&](const engine::Core&) {
     std::erase_if(dropped_, [&](std::shared_ptr<engine::RunRecord>& run) {
       if (!run->done) return false;
-      if (!run->error_seen && run->outcome()) unseen.push_back(std::move(run));
+      if (!run->error_seen && !run->cancelled && run->outcome()) unseen.push_back(std::move(run));
       return true;
     });
     any_dropped_ = !dropped_.empty();

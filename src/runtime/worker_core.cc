@@ -10,6 +10,7 @@
 #include "os/build_id.h"
 #include "os/clock.h"
 #include "os/futex.h"
+#include "os/process.h"
 #include "runtime/child_main.h"
 #include "runtime/context.h"
 
@@ -17,6 +18,8 @@ namespace strata {
 namespace {
 
 constexpr int kSubWorkersMax = 1024;
+constexpr uint32_t kTableMax = 1u << 24;        // entries; a child refuses callables beyond it
+constexpr uint64_t kHeapBytesMax = 1ull << 46;  // half of a process's addresses
 
 struct FutexWaker {
   void operator()(const uint32_t* word) const {
@@ -46,13 +49,25 @@ Result<void> check_spec(const WorkerSpec& spec) {
     return refuse(Code::kInvalidArgument,
                   fmt::format("Limits::slots is 1 to {}, not {}", 1u << 24, limits.slots));
   }
-  if (limits.depth < 1 || limits.depth > 63) {
+  if (limits.depth < 1 || limits.depth > 62) {
     return refuse(Code::kInvalidArgument,
-                  fmt::format("Limits::depth is 1 to 63, not {}", limits.depth));
+                  fmt::format("Limits::depth is 1 to 62, not {}", limits.depth));
   }
-  if (limits.buffers < 1 || limits.callables < 1 || limits.heap_bytes < 4096) {
+  const std::pair<const char*, uint32_t> tables[] = {{"buffers", limits.buffers},
+                                                     {"callables", limits.callables}};
+  for (const auto& [name, entries] : tables) {
+    if (entries >= 1 && entries <= kTableMax) continue;
     return refuse(Code::kInvalidArgument,
-                  "Limits::buffers and Limits::callables are at least 1, Limits::heap_bytes 4096");
+                  fmt::format("Limits::{} is 1 to {}, not {}", name, kTableMax, entries));
+  }
+  if (limits.heap_bytes < 4096 || limits.heap_bytes > kHeapBytesMax) {
+    return refuse(Code::kInvalidArgument, fmt::format("Limits::heap_bytes is 4096 to {}, not {}",
+                                                      kHeapBytesMax, limits.heap_bytes));
+  }
+  for (const int fd : spec.inherit_fds) {
+    if (fd >= 0) continue;
+    return refuse(Code::kInvalidArgument,
+                  fmt::format("WorkerSpec::inherit_fds names descriptor {}", fd));
   }
   return {};
 }
@@ -88,7 +103,8 @@ WorkerCore::WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion 
       heap_(std::move(heap)),
       hub_(std::move(hub)) {
   core_ = std::make_unique<engine::Core>(
-      engine::Core::Options{path_, spec_.limits, spec_.timeouts, random_bits()});
+      engine::Core::Options{path_, spec_.limits, spec_.timeouts, random_bits(),
+                            static_cast<uint32_t>(std::max(1, os::cores_in_affinity_mask() - 1))});
 }
 
 WorkerCore::~WorkerCore() {
@@ -153,11 +169,27 @@ Result<void> WorkerCore::start_inline() {
 Result<void> WorkerCore::start_children() {
   const auto count = static_cast<uint32_t>(spec_.sub_workers);
   if (count > 0) {
+    // Else the process's server, which outlives this Worker, would keep the heap's pages with it.
+    STRATA_TRY(heap_.set_inherited(false));
     STRATA_ASSIGN(server_, runtime::make_fork_server(spec_.allow_threads, spec_.inherit_fds));
-    STRATA_TRY(world_->watch_server(*server_, count));
+    STRATA_TRY(heap_.set_inherited(true));
   }
+  STRATA_TRY(add_endpoints(count));
+  if (count > 0) STRATA_TRY(world_->watch_server(*server_, count));
+  for (uint32_t i = 0; i < count; ++i) {
+    const runtime::ChildSpec child{fmt::format("{}/{}", path_, i), heap_.size(),
+                                   world_->waiter_options()};
+    const int fds[] = {mailboxes_[i].fd(), hub_.fd(), heap_.fd(), world_->signal_fd()};
+    world_->expect_child(i);
+    STRATA_TRY(server_->spawn(i, runtime::encode(child), fds));
+  }
+  front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
+  engine_ = std::thread([this] { front_->engine_main(); });
+  return {};
+}
+
+Result<void> WorkerCore::add_endpoints(uint32_t count) {
   mailboxes_.reserve(count);
-  const mailbox::WaiterOptions spin = world_->waiter_options();
   for (uint32_t i = 0; i < count; ++i) {
     STRATA_ASSIGN(os::SharedRegion region,
                   os::SharedRegion::create("strata-mailbox", mailbox::kRegionBytes));
@@ -166,13 +198,7 @@ Result<void> WorkerCore::start_children() {
         std::make_unique<Endpoint>(mailbox::PlainMemory{}, mailboxes_.back().data(), FutexWaker{});
     front_->call(
         [&](engine::Core& core) { STRATA_CHECK(core.add_worker(std::move(endpoint)) == i); });
-    const runtime::ChildSpec child{fmt::format("{}/{}", path_, i), heap_.size(), spin.free_spin_ns,
-                                   spin.permit_spin_ns};
-    const int fds[] = {mailboxes_.back().fd(), hub_.fd(), heap_.fd(), world_->signal_fd()};
-    STRATA_TRY(server_->spawn(i, runtime::encode(child), fds));
   }
-  front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
-  engine_ = std::thread([this] { front_->engine_main(); });
   return {};
 }
 

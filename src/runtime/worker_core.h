@@ -38,8 +38,8 @@ class WorkerCore {
   Result<std::shared_ptr<engine::RunRecord>> submit(void* build, Build call);
   Result<TaskRef> submit_sub(const CallableHandle& callable, const TaskArgs& args,
                              const CallConfig& config);
-  Result<void> begin_scope();
-  void end_scope();
+  Result<uint64_t> begin_scope();
+  void end_scope(uint64_t scope);
   Result<Tensor> temporary(DType dtype, std::span<const uint64_t> shape);
   Result<void> wait_task(TaskRef task);
 
@@ -61,10 +61,12 @@ class WorkerCore {
   WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion hub);
   Result<void> start_inline();
   Result<void> start_children();
+  Result<void> add_endpoints(uint32_t count);
   Result<void> wait_ready();
   Result<void> end_children();
   Result<registry::PreparePayload> payload_of(const Callable& callable) const;
   Result<void> must_run(const char* what);
+  Result<void> must_own(const CallableHandle& handle) const;
   void finish_close();
   void log_unseen_errors();
 

@@ -113,6 +113,9 @@ void Scheduler::add_edge(uint32_t producer_index, uint32_t consumer_index, bool 
   Slot& consumer = slots_[consumer_index];
   if (producer.counted_by == consumer.order) return;
   producer.counted_by = consumer.order;
+  if (producer.state == SlotState::kQueued && producer.first_edge == kNone) {
+    queues_.add_awaited(producer.worker);
+  }
   const uint32_t edge = free_edge_;
   STRATA_CHECK(edge != kNone);
   free_edge_ = edges_[edge].next;
@@ -155,11 +158,11 @@ void Scheduler::make_ready(uint32_t index) {
   run_of(slot.run).ready.push({slot.order, index});
 }
 
-std::optional<Assignment> Scheduler::next_assignment() {
+std::optional<Assignment> Scheduler::next_assignment(bool wake) {
   if (first_run_ == next_run_) return std::nullopt;
   Run& run = run_of(first_run_);
   if (run.ready.empty()) return std::nullopt;
-  const uint32_t worker = queues_.pick();
+  const uint32_t worker = queues_.pick(wake);
   if (worker == kNone) return std::nullopt;
   return Assignment{run.ready.pop().slot, worker};
 }
@@ -171,6 +174,7 @@ void Scheduler::assigned(Assignment assignment, uint64_t ticket) {
   slot.worker = assignment.worker;
   slot.ticket = ticket;
   queues_.push(assignment.worker, assignment.slot);
+  if (slot.first_edge != kNone) queues_.add_awaited(assignment.worker);
 }
 
 void Scheduler::refused(Assignment assignment) {
@@ -183,16 +187,22 @@ bool Scheduler::has_ready() const {
   return first_run_ != next_run_ && !run_of(first_run_).ready.empty();
 }
 
-std::optional<Assignment> Scheduler::next_take_back() const {
+std::optional<Assignment> Scheduler::next_take_back(bool wake) const {
   Assignment out;
-  if (has_ready() || !queues_.take_back_candidate(&out)) return std::nullopt;
+  if (has_ready() || !queues_.take_back_candidate(&out, wake)) return std::nullopt;
   return out;
+}
+
+void Scheduler::leave_queue(uint32_t index) {
+  const Slot& slot = slots_[index];
+  queues_.remove(slot.worker, index);
+  if (slot.first_edge != kNone) queues_.drop_awaited(slot.worker);
 }
 
 void Scheduler::requeue(uint32_t index) {
   Slot& slot = slots_[index];
   STRATA_CHECK(slot.state == SlotState::kQueued);
-  queues_.remove(slot.worker, index);
+  leave_queue(index);
   slot.worker = kNone;
   make_ready(index);
 }
@@ -200,7 +210,7 @@ void Scheduler::requeue(uint32_t index) {
 void Scheduler::finish(uint32_t index, Outcome outcome, uint32_t cause) {
   Slot& slot = slots_[index];
   STRATA_CHECK(slot.state == SlotState::kQueued);
-  queues_.remove(slot.worker, index);
+  leave_queue(index);
   settle(index, outcome, cause);
 }
 

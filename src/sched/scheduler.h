@@ -80,12 +80,14 @@ class Scheduler {
   const WorkerQueues& queues() const { return queues_; }
 
   // --- Actions, and what became of them.
-  std::optional<Assignment> next_assignment();
+  // `wake`: a sleeping worker may take it.
+  std::optional<Assignment> next_assignment(bool wake = true);
   void assigned(Assignment assignment, uint64_t ticket);
   // The worker had no room for it: it is ready again, and the worker gets none until one ends.
   void refused(Assignment assignment);
   void unbar(uint32_t worker) { queues_.unbar(worker); }
-  std::optional<Assignment> next_take_back() const;
+  std::optional<Assignment> next_take_back(bool wake = true) const;
+  void chill(uint32_t worker) { queues_.chill(worker); }
   // Revoked at its worker, or its worker was lost before it started: ready again.
   void requeue(uint32_t slot);
   void take_back_failed(uint32_t worker) { queues_.note_all_started(worker); }
@@ -126,6 +128,7 @@ class Scheduler {
   void add_edge(uint32_t producer, uint32_t consumer, bool by_cover);
   // Why the task may not run although its producers are terminal.
   std::optional<uint32_t> reason_to_skip(const Slot& slot);
+  void leave_queue(uint32_t slot);
   void make_ready(uint32_t slot);
   void settle(uint32_t slot, Outcome outcome, uint32_t cause);
   void settle_one(uint32_t slot, Outcome outcome, uint32_t cause);

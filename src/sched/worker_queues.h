@@ -1,8 +1,9 @@
 // WorkerQueues: what is queued at each worker, and which worker takes the next task. The workers of
 // one length of queue form a list, so that every operation is O(1) in the number of workers.
 //
-// An empty worker is always preferred, the one that became empty last first: it is the one most
-// likely awake. Where none is empty the shortest queue takes the task.
+// An empty worker that is awake is always preferred, the one that became empty last first. To wake
+// a sleeping (*cold*) one costs more than a short task, so the caller says when that may be; else
+// the shortest queue takes the task.
 #pragma once
 
 #include <array>
@@ -17,10 +18,11 @@ namespace strata::sched {
 
 class WorkerQueues {
  public:
-  static constexpr uint32_t kDepthMax = 64;
+  static constexpr uint32_t kDepthMax = 63;
 
   explicit WorkerQueues(uint32_t depth) : depth_(depth) {
     STRATA_CHECK(depth >= 1 && depth < kDepthMax);
+    static_assert(kCold < 64);
     heads_.fill(kNone);
     tails_.fill(kNone);
   }
@@ -40,6 +42,7 @@ class WorkerQueues {
   void close(uint32_t worker) {
     if (!workers_[worker].open) return;
     unlink(worker);
+    warm(worker);
     workers_[worker].open = false;
     --open_;
   }
@@ -48,15 +51,33 @@ class WorkerQueues {
   uint32_t size() const { return static_cast<uint32_t>(workers_.size()); }
   uint32_t length(uint32_t worker) const { return workers_[worker].length; }
 
-  // Who takes the next task; kNone where all queues are full.
-  uint32_t pick() const {
+  // Who takes the next task; kNone where all queues are full (or all that are not are cold, and
+  // `wake` is false).
+  uint32_t pick(bool wake = true) const {
+    if ((occupied_ & 1) != 0) return heads_[0];
+    if (wake && heads_[kCold] != kNone) return heads_[kCold];
     const uint64_t lengths = occupied_ & ((uint64_t{1} << depth_) - 1);
     return lengths == 0 ? kNone : heads_[std::countr_zero(lengths)];
   }
 
+  // The empty worker that is thought awake and would be picked; kNone where there is none.
+  uint32_t first_empty() const { return heads_[0]; }
+  // An empty worker was found asleep. It is cold until it is given a task.
+  void chill(uint32_t worker) {
+    Worker& w = workers_[worker];
+    STRATA_DCHECK(w.length == 0 && !w.cold);
+    unlink(worker);
+    w.cold = true;
+    ++cold_;
+    link(worker);
+  }
+  // Open workers that are not known to sleep.
+  uint32_t awake_count() const { return open_ - cold_; }
+
   void push(uint32_t worker, uint32_t slot) {
     Worker& w = workers_[worker];
     unlink(worker);
+    warm(worker);
     w.slots[(w.first + w.length++) % kDepthMax] = slot;
     w.all_started = false;
     link(worker);
@@ -85,6 +106,11 @@ class WorkerQueues {
     link(worker);
   }
 
+  // Entries of the worker whose end other tasks wait for.
+  uint32_t awaited(uint32_t worker) const { return workers_[worker].awaited; }
+  void add_awaited(uint32_t worker) { ++workers_[worker].awaited; }
+  void drop_awaited(uint32_t worker) { --workers_[worker].awaited; }
+
   // Takes nothing until one of its tasks is removed or unbar(): its ring has no room, be it that
   // the arguments are large or that revoked entries still stand in it.
   void bar(uint32_t worker) {
@@ -98,10 +124,10 @@ class WorkerQueues {
   }
 
   // The youngest entry of the longest queue, where some worker is empty and another has two or more
-  // of which not all are known to have started.
-  bool take_back_candidate(Assignment* out) const {
-    if ((occupied_ & 1) == 0) return false;
-    uint64_t lengths = occupied_ & ~uint64_t{3};
+  // of which not all are known to have started. `wake`: a cold worker counts as empty.
+  bool take_back_candidate(Assignment* out, bool wake = true) const {
+    if ((occupied_ & 1) == 0 && !(wake && heads_[kCold] != kNone)) return false;
+    uint64_t lengths = occupied_ & ~uint64_t{3} & ~(uint64_t{1} << kCold);
     while (lengths != 0) {
       const int length = 63 - std::countl_zero(lengths);
       const uint32_t worker = heads_[length];
@@ -132,12 +158,22 @@ class WorkerQueues {
     std::array<uint32_t, kDepthMax> slots;
     uint32_t first = 0;
     uint32_t length = 0;
+    uint32_t awaited = 0;
     uint32_t next = kNone;
     uint32_t previous = kNone;
     bool open = false;
     bool barred = false;       // in no list: its ring is full
     bool all_started = false;  // nothing to take back
+    bool cold = false;         // empty and asleep
   };
+
+  static constexpr uint32_t kCold = kDepthMax;  // the list of cold workers
+  static uint32_t list_of(const Worker& w) { return w.cold ? kCold : w.length; }
+  void warm(uint32_t worker) {
+    if (!workers_[worker].cold) return;
+    workers_[worker].cold = false;
+    --cold_;
+  }
 
   bool listed(const Worker& w) const { return w.open && !w.barred; }
 
@@ -145,8 +181,8 @@ class WorkerQueues {
   void link(uint32_t worker) {
     Worker& w = workers_[worker];
     if (!listed(w)) return;
-    uint32_t& head = heads_[w.length];
-    uint32_t& tail = tails_[w.length];
+    uint32_t& head = heads_[list_of(w)];
+    uint32_t& tail = tails_[list_of(w)];
     if (w.all_started) {
       w.previous = tail;
       w.next = kNone;
@@ -158,22 +194,24 @@ class WorkerQueues {
       (head == kNone ? tail : workers_[head].previous) = worker;
       head = worker;
     }
-    occupied_ |= uint64_t{1} << w.length;
+    occupied_ |= uint64_t{1} << list_of(w);
   }
   void unlink(uint32_t worker) {
     Worker& w = workers_[worker];
     if (!listed(w)) return;
-    (w.previous == kNone ? heads_[w.length] : workers_[w.previous].next) = w.next;
-    (w.next == kNone ? tails_[w.length] : workers_[w.next].previous) = w.previous;
-    if (heads_[w.length] == kNone) occupied_ &= ~(uint64_t{1} << w.length);
+    const uint32_t list = list_of(w);
+    (w.previous == kNone ? heads_[list] : workers_[w.previous].next) = w.next;
+    (w.next == kNone ? tails_[list] : workers_[w.next].previous) = w.previous;
+    if (heads_[list] == kNone) occupied_ &= ~(uint64_t{1} << list);
   }
 
   uint32_t depth_;
   std::vector<Worker> workers_;
   uint32_t open_ = 0;
+  uint32_t cold_ = 0;
   uint64_t occupied_ = 0;  // bit n: some listed worker has n entries
-  std::array<uint32_t, kDepthMax> heads_;
-  std::array<uint32_t, kDepthMax> tails_;
+  std::array<uint32_t, kDepthMax + 1> heads_;
+  std::array<uint32_t, kDepthMax + 1> tails_;
 };
 
 }  // namespace strata::sched

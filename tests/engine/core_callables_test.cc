@@ -81,7 +81,7 @@ TEST(CoreCallables, ASubmitOfAnUnregisteredCallableIsRefusedByName) {
   ASSERT_TRUE(rig.core.unregister(rig.gemm, rig.now).ok());
   const auto run = rig.core.open_run();
   EXPECT_EQ(rig.try_submit(*run, {}), Core::Submitted::kRefused);
-  EXPECT_FALSE(rig.error.message().empty());
+  EXPECT_FALSE(rig.error->message().empty());
   EXPECT_EQ(run->progress.submitted, 0u);
   EXPECT_EQ(rig.core.scheduler().live(), 0u);
 }

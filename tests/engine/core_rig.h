@@ -90,12 +90,14 @@ struct CoreRig {
   }
 
   Core::Submitted try_submit(RunRecord& run, const TaskArgs& args, const CallConfig& config = {}) {
+    error.reset();
     return core.submit(run, gemm, args, config, &ref, &error);
   }
   TaskRef submit(RunRecord& run, std::initializer_list<TensorArg> tensors = {}) {
     TaskArgs args;
     for (const TensorArg& arg : tensors) args.add_tensor(arg.tensor, arg.tag);
-    EXPECT_EQ(try_submit(run, args), Core::Submitted::kDone) << error.to_string();
+    EXPECT_EQ(try_submit(run, args), Core::Submitted::kDone)
+        << (error ? error->to_string() : "no room");
     return ref;
   }
   Core::NewBuffer buffer(uint64_t bytes = 64) {
@@ -114,7 +116,7 @@ struct CoreRig {
   Core core;
   registry::EntryRef gemm;
   TaskRef ref;
-  Error error{Code::kInvalidArgument, Scope::kCall, {}};
+  std::optional<Error> error;  // why the last submit was refused
 };
 
 }  // namespace strata::engine

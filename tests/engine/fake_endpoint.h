@@ -59,6 +59,7 @@ class FakeEndpoint final : public WorkerEndpoint {
   bool control_outstanding() const override { return posted_control.has_value(); }
   bool needs_wake() override { return std::exchange(posted_, false) && asleep; }
   void wake() override { ++wakes; }
+  bool has_news_ahead(uint32_t) const override { return has_news(); }
   bool has_news() const override {
     return !done_.empty() || reply_.has_value() || corrupt != nullptr;
   }

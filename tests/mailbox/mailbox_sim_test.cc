@@ -177,7 +177,8 @@ class Story {
     if (prng_.chance(1, 32)) cancel(side);
     if (!prng_.chance(1, poll_one_in_)) return scheduler_.yield();
     const bool got = poll(side, prng_.between(1, kRingEntries));
-    if (got) full_ = false;  // there may be room now
+    // There may be room now: by completions, or by entries that the child has only skipped.
+    if (got || (full_ && side.can_push(args_max_))) full_ = false;
     const bool waits = !tickets_.empty() || side.control_outstanding() || full_;
     if (got || !waits || !prng_.chance(1, sleep_one_in_)) return;
     if (!hub.prepare_sleep([&] { return side.has_news() || child_process_->dead(); })) return;
@@ -330,7 +331,7 @@ class Story {
   }
 
   void signal_parent_if_asleep(Child& side) {
-    if (side.parent_asleep_after_publish()) parent_event_.signal(child_process_);
+    if (side.parent_asleep_after_publish(true)) parent_event_.signal(child_process_);
   }
 
   void child_waits(Child& side) {

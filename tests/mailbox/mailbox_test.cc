@@ -162,7 +162,7 @@ TEST_F(Mailbox, EntriesOfRevokedTasksComeBackWithoutACompletion) {
   EXPECT_FALSE(child.try_take(&task));
   EXPECT_TRUE(parent.has_news());
   hub.prepare_sleep([] { return false; });
-  EXPECT_TRUE(child.parent_asleep_after_publish());
+  EXPECT_TRUE(child.parent_asleep_after_publish(false));
   for (uint64_t n = 0; n < kRingEntries; ++n) push(n);
 }
 
@@ -196,10 +196,10 @@ TEST_F(Mailbox, ASleepingSideIsWokenOnce) {
   EXPECT_FALSE(parent.child_asleep_after_publish());
 
   EXPECT_TRUE(hub.prepare_sleep([&] { return parent.has_news(); }));
-  EXPECT_FALSE(child.parent_asleep_after_publish());  // nothing was published
+  EXPECT_FALSE(child.parent_asleep_after_publish(false));  // nothing was published
   run_next(child);
-  EXPECT_TRUE(child.parent_asleep_after_publish());
-  EXPECT_FALSE(child.parent_asleep_after_publish());
+  EXPECT_TRUE(child.parent_asleep_after_publish(false));
+  EXPECT_FALSE(child.parent_asleep_after_publish(false));
   hub.finish_sleep();
   EXPECT_FALSE(hub.prepare_sleep([&] { return parent.has_news(); }));
 }

@@ -183,7 +183,7 @@ class TwoThreads {
   }
 
   void signal_parent_if_asleep(ChildSide<PlainMemory>& child) {
-    if (child.parent_asleep_after_publish()) parent_event_.signal();
+    if (child.parent_asleep_after_publish(true)) parent_event_.signal();
   }
 
   void wait(ChildSide<PlainMemory>& child) {

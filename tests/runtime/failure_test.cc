@@ -1,13 +1,12 @@
 // Tasks that fail and children that die.
+#include <thread>
+
 #include "tests/runtime/worker_test_util.h"
 
 namespace strata {
 namespace {
 
 using namespace test;  // NOLINT
-
-// Numbers of this process that children inherit are of no use here: what a test tells its tasks
-// goes by arguments.
 
 void exit_zero(Call&) {
   std::exit(0);
@@ -252,6 +251,72 @@ TEST_F(ChildDeath, KilledWhileItRunsIsAnEndpointFailureSoonAndTheOtherGoesOn) {
   EXPECT_TRUE(worker->close().ok());
 }
 
+TEST_F(ChildDeath, KilledWhileNobodyWaitsIsSeenByTheRunItself) {
+  const auto worker = started(StartMethod::kFork, 2);
+  const auto stand = registered<stand_at_gate>(*worker, "stand");
+  Gate gate(*worker);
+  auto handle =
+      worker->submit([&](Orchestrator& orch) { orch.submit_sub(stand, gate.args()).value(); });
+  ASSERT_TRUE(gate.await_started(1));
+  ASSERT_EQ(::kill(static_cast<int>(gate.get(kPid)), SIGKILL), 0);
+  EXPECT_TRUE(await([&] { return handle->done(); }, kLossBound));
+  expect_error(handle->wait(), Code::kEndpointFailed, "killed by signal 9");
+}
+
+TEST_F(ChildDeath, QueuedTasksOfAStoppedChildRunAtTheOther) {
+  const auto worker = started(StartMethod::kFork, 2);
+  const auto stand = registered<stand_at_gate>(*worker, "stand");
+  const auto count = registered<count_call>(*worker, "count");
+  Gate first(*worker);
+  Gate second(*worker);
+  Gate counts(*worker);
+  auto handle = worker->submit([&](Orchestrator& orch) {
+    orch.submit_sub(stand, first.args()).value();
+    orch.submit_sub(stand, second.args()).value();
+    first.await_started(1);
+    second.await_started(1);  // at one child each, before anything stands behind
+    for (uint32_t i = 0; i < 24; ++i) {
+      orch.submit_sub(count, counts.args().add_scalar(kFirstFree)).value();
+    }
+  });
+  ASSERT_TRUE(first.await_started(1));
+  ASSERT_TRUE(second.await_started(1));
+  const int stopped = static_cast<int>(first.get(kPid));
+  ASSERT_EQ(::kill(stopped, SIGSTOP), 0);
+  ASSERT_TRUE(await([&] { return state_and_parent(stopped).first == 'T'; }));
+  second.open();
+  first.open();
+  EXPECT_TRUE(await([&] { return counts.get(kFirstFree) == 24; }));
+  EXPECT_FALSE(handle->done());
+  ASSERT_EQ(::kill(stopped, SIGCONT), 0);
+  EXPECT_TRUE(handle->wait().ok());
+}
+
+TEST_F(ChildDeath, AllKilledWhileFourThreadsWorkEndsAllOfThemInWords) {
+  for (int round = 0; round < 5; ++round) {
+    const auto worker = started(StartMethod::kFork, 2);
+    const auto none = registered<nothing>(*worker, "nothing");
+    std::atomic<uint32_t> runs = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        for (;;) {
+          const auto outcome = worker->run([&](Orchestrator& orch) {
+            for (int i = 0; i < 10; ++i) orch.submit_sub(none, TaskArgs()).value();
+          });
+          ++runs;
+          if (!outcome && outcome.error().code() == Code::kNoWorker) return;
+        }
+      });
+    }
+    await([&] { return runs > 20; });
+    for (const int pid : pids(*worker)) ::kill(pid, SIGKILL);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(alive(*worker), 0u);
+    EXPECT_TRUE(worker->close().ok());
+  }
+}
+
 TEST_F(ChildDeath, QueuedTasksOfAKilledChildRunOnceAtTheOther) {
   auto spec = spec_of(StartMethod::kFork, 2);
   const auto worker = started(spec);
@@ -264,6 +329,8 @@ TEST_F(ChildDeath, QueuedTasksOfAKilledChildRunOnceAtTheOther) {
   auto handle = worker->submit([&](Orchestrator& orch) {
     orch.submit_sub(stand, first.args()).value();
     orch.submit_sub(stand, second.args()).value();
+    first.await_started(1);
+    second.await_started(1);  // at one child each, before anything stands behind
     for (uint32_t i = 0; i < kTasks; ++i) {
       orch.submit_sub(count, counts.args().add_scalar(kFirstFree + i)).value();
     }
@@ -348,6 +415,7 @@ TEST_F(ChildDeath, WithoutAnyChildLeftTasksFailWithNoWorkerAndNothingHangs) {
   auto handle = worker->submit([&](Orchestrator& orch) {
     orch.submit_sub(stand, gate.args()).value();
     orch.submit_sub(stand, gate.args()).value();
+    gate.await_started(2);  // at one child each, before anything stands behind
     for (int i = 0; i < 100; ++i) last = orch.submit_sub(none, TaskArgs()).value();
   });
   ASSERT_TRUE(gate.await_started(2));
@@ -480,7 +548,6 @@ TEST_F(ChildDeath, TaskThatIgnoresCloseIsCancelledThenKilled) {
   spec.timeouts.close_ms = 100;
   spec.timeouts.exit_ms = 100;
   const auto worker = started(spec);
-  const auto stuck = registered<exit_three>(*worker, "unused");
   const auto stand = registered<stand_at_gate>(*worker, "stand");
   Gate gate(*worker);
   auto handle =

@@ -327,6 +327,27 @@ TEST_P(Graph, RunsWithoutWaitExecuteInTheOrderOfTheirSubmits) {
   EXPECT_EQ(x.as<int64_t>()[0], want);
 }
 
+void build_nothing(Orchestrator&) {}
+Result<void> build_an_error(Orchestrator&) {
+  return Error(Code::kNotFound, Scope::kCall, "of a plain function");
+}
+
+TEST_P(Graph, FunctionsOfEveryKindBuildRuns) {
+  const auto worker = this->worker(1);
+  EXPECT_TRUE(worker->run(build_nothing).ok());
+  EXPECT_TRUE(worker->run(&build_nothing).ok());
+  EXPECT_TRUE(worker->submit(build_nothing).ok());
+  expect_error(worker->run(build_an_error), Code::kNotFound, "of a plain function");
+  int calls = 0;
+  const auto constant = [&calls](Orchestrator&) { ++calls; };
+  EXPECT_TRUE(worker->run(constant).ok());
+  EXPECT_TRUE(worker->submit(constant).ok());
+  auto changing = [n = 0, &calls](Orchestrator&) mutable { calls += ++n; };
+  EXPECT_TRUE(worker->run(changing).ok());
+  EXPECT_TRUE(worker->run(changing).ok());
+  EXPECT_EQ(calls, 2 + 1 + 2);
+}
+
 TEST_P(Graph, EmptyRunIsDone) {
   const auto worker = this->worker(1);
   auto handle = worker->submit([](Orchestrator&) {});
@@ -399,6 +420,23 @@ TEST_P(Graph, BackPressureWithEightSlotsLosesNothing) {
   }
   ASSERT_TRUE(worker->run([](Orchestrator&) {}).ok());
   EXPECT_EQ(std::accumulate(x.as<int64_t>().begin(), x.as<int64_t>().end(), int64_t{0}), 3000);
+}
+
+TEST_P(Graph, TaskSeesThatItsDeadlineHasPassedAndTheNextOneHasItsOwn) {
+  const auto worker = this->worker(1);
+  const auto stand = registered<stand_at_gate>(*worker, "stand");
+  Gate gate(*worker);  // never opened
+  ASSERT_TRUE(worker
+                  ->run([&](Orchestrator& orch) {
+                    orch.submit_sub(stand, gate.args(), {.deadline_ms = 30}).value();
+                    orch.submit_sub(stand, gate.args(), {.deadline_ms = 5}).value();
+                  })
+                  .ok());
+  EXPECT_EQ(gate.get(kCancelSeen), 2u);
+  gate.open();
+  ASSERT_TRUE(
+      worker->run([&](Orchestrator& orch) { orch.submit_sub(stand, gate.args()).value(); }).ok());
+  EXPECT_EQ(gate.get(kCancelSeen), 2u);
 }
 
 TEST_P(Graph, OneSlotAndDepthOneAreEnough) {

@@ -169,6 +169,7 @@ TEST_F(Runs, CancelSkipsWhatWaitsAndTellsWhatRuns) {
   auto handle = worker_->submit([&](Orchestrator& orch) {
     orch.submit_sub(stand_, gate.args()).value();
     orch.submit_sub(stand_, gate.args()).value();
+    gate.await_started(2);          // at one child each, before anything stands behind
     for (int i = 0; i < 60; ++i) {  // more than both queues hold
       orch.submit_sub(count_, counts.args().add_scalar(kFirstFree)).value();
     }
@@ -225,6 +226,7 @@ TEST_F(Runs, CancelledTasksPoisonWhatTheyShouldHaveWritten) {
   auto handle = worker_->submit([&](Orchestrator& orch) {
     orch.submit_sub(stand_, gate.args()).value();
     orch.submit_sub(stand_, gate.args()).value();
+    gate.await_started(2);  // at one child each, before anything stands behind
     for (int i = 0; i < 40; ++i) orch.submit_sub(step_, add_one(x)).value();
   });
   ASSERT_TRUE(gate.await_started(2));
@@ -305,6 +307,78 @@ TEST_F(Runs, ManyThreadsWaitForOneRunAndAllSeeItsEnd) {
   gate.open();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(ok, 6);
+}
+
+TEST_F(Runs, DeadlineOfOneWaitHoldsWhileAnotherThreadWaitsForEver) {
+  Gate gate(*worker_);
+  auto handle = submit_standing(gate).value();
+  ASSERT_TRUE(gate.await_started(1));
+  std::atomic<bool> ended = false;
+  std::thread first([&, copy = handle]() mutable {
+    EXPECT_TRUE(copy.wait().ok());
+    ended = true;
+  });
+  for (int i = 0; i < 20; ++i) {
+    expect_error(handle.wait_for(5), Code::kDeadline, "goes on");
+  }
+  EXPECT_FALSE(ended);
+  gate.open();
+  first.join();
+}
+
+TEST_F(Runs, CloseWhileOthersSubmitEndsThemInWords) {
+  for (int round = 0; round < 5; ++round) {
+    std::atomic<uint32_t> runs = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&] {
+        for (;;) {
+          const auto outcome = worker_->run(
+              [&](Orchestrator& orch) { static_cast<void>(orch.submit_sub(none_, TaskArgs())); });
+          if (!outcome) {
+            EXPECT_TRUE(outcome.error().code() == Code::kWrongState ||
+                        outcome.error().code() == Code::kNoWorker)
+                << outcome.error().to_string();
+            return;
+          }
+          ++runs;
+        }
+      });
+    }
+    await([&] { return runs > 50; });
+    EXPECT_TRUE(worker_->close().ok());
+    for (std::thread& thread : threads) thread.join();
+    open(spec_of(StartMethod::kFork, 2));
+  }
+}
+
+TEST_F(Runs, TwoThreadsThatCloseBothComeBack) {
+  std::atomic<int> ok = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] { ok += worker_->close().ok(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(ok, 1);
+  EXPECT_TRUE(worker_->close().ok());
+}
+
+TEST_F(Runs, HundredThousandTasksWithoutAWaitBetween) {
+  Buffer x = worker_->create_buffer(64 * 8).value();
+  auto handle = worker_->submit([&](Orchestrator& orch) {
+    for (uint64_t i = 0; i < 100'000; ++i) {
+      orch.submit_sub(step_, TaskArgs()
+                                 .add_tensor(x.tensor<int64_t>({1}, i % 64 * 8), INOUT)
+                                 .add_scalar(int64_t{1})
+                                 .add_scalar(int64_t{1}))
+          .value();
+    }
+  });
+  ASSERT_TRUE(handle->wait().ok());
+  int64_t sum = 0;
+  for (const int64_t v : x.as<int64_t>()) sum += v;
+  EXPECT_EQ(sum, 100'000);
+  EXPECT_EQ(handle->progress().succeeded, 100'000u);
 }
 
 TEST_F(Runs, OneThreadWaitsWhileOthersMakeBuffersAndRegister) {

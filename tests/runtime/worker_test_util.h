@@ -206,7 +206,7 @@ inline std::pair<char, int> state_and_parent(int pid) {
   return {text[end + 2], std::atoi(text.c_str() + end + 4)};
 }
 
-// All living descendants of a process, in any generation.
+// All descendants of a process, in any generation, also those that nobody has reaped yet.
 inline std::set<int> descendants(int root = ::getpid()) {
   std::map<int, int> parents;
   DIR* folder = ::opendir("/proc");

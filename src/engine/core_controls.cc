@@ -1,0 +1,156 @@
+// The part of Core that tells workers what is registered, and hears their answers.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/mark.h"
+#include "engine/core.h"
+
+namespace strata::engine {
+namespace {
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+void Core::pump_registry(base::Instant now) {
+  while (registry_waits()) {
+    for (registry::Action& action : registry_.take_actions()) {
+      const uint32_t worker = action.worker;
+      ++controls_open_;
+      workers_[worker].controls.push_back(std::move(action));
+      post_controls(worker, now);
+    }
+    for (const registry::WorkerReady& ready : registry_.take_ready()) {
+      if (ready.error) {
+        refuse_worker(ready.worker, ready.error->to_string());
+        continue;
+      }
+      workers_[ready.worker].state = WorkerState::kReady;
+      sched_.open_worker(ready.worker);
+      notable_ = true;
+    }
+  }
+}
+
+// Posts the next control of the worker, where none stands in its slot.
+void Core::post_controls(uint32_t worker, base::Instant now) {
+  WorkerEntry& entry = workers_[worker];
+  while (!entry.control_posted && !entry.exit_posted && entry.state != WorkerState::kLost) {
+    if (entry.controls.empty()) {
+      if (!entry.exiting) return;
+      if (!entry.endpoint->control(static_cast<uint32_t>(Command::kExit), {})) return;
+      entry.exit_posted = true;
+      if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
+      return;  // its answer is its end
+    }
+    const registry::Action& action = entry.controls.front();
+    base::ByteWriter request;
+    request.put(action.transaction);
+    request.put(action.entry.index);
+    request.put(action.entry.generation);
+    if (action.payload) request.put_bytes(*action.payload);
+    const Result<void> posted =
+        entry.endpoint->control(static_cast<uint32_t>(action.phase), request.bytes());
+    if (!posted) {
+      const registry::Reply refused{worker, action.transaction, action.phase, posted.error().code(),
+                                    posted.error().message()};
+      entry.controls.pop_front();
+      --controls_open_;
+      registry_.on_reply(refused);
+      continue;
+    }
+    control_posted(worker, now);
+  }
+}
+
+void Core::control_posted(uint32_t worker, base::Instant now) {
+  WorkerEntry& entry = workers_[worker];
+  entry.control_posted = true;
+  entry.control_since = now;
+  note_busy(worker);
+  if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
+}
+
+void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) {
+  const uint32_t worker = polled_;
+  WorkerEntry& entry = workers_[worker];
+  if (command == static_cast<uint32_t>(Command::kHello) && entry.state == WorkerState::kGreeted) {
+    --controls_open_;
+    entry.state = WorkerState::kReplaying;
+    if (const Result<size_t> added = registry_.on_worker_added(worker); !added) {
+      doubt(worker, added.error().message());
+    }
+    return;
+  }
+  if (entry.controls.empty() || static_cast<uint32_t>(entry.controls.front().phase) != command) {
+    doubt(worker, "it answered a control that it was not given");
+    return;
+  }
+  const registry::Action action = std::move(entry.controls.front());
+  entry.controls.pop_front();
+  --controls_open_;
+  registry::Reply reply{worker, action.transaction, action.phase, std::nullopt, {}};
+  if (code != 0) {
+    reply.failure = static_cast<Code>(code);
+    reply.text = text_of(bytes);
+  }
+  registry_.on_reply(reply);
+  notable_ = true;
+}
+
+// A control has its time from the moment when no task stands before it.
+void Core::check_control_deadlines(base::Instant now) {
+  const base::Duration limit = base::Duration::from_ms(options_.timeouts.control_ms);
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+    WorkerEntry& entry = workers_[worker];
+    if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
+    if (entry.inline_endpoint != nullptr) continue;  // a call in this process cannot be ended
+    if (sched_.queues().length(worker) > 0) {
+      entry.control_since = now;
+    } else if (now - entry.control_since > limit) {
+      STRATA_MARK("engine: a control is not answered in time");
+      doubt(worker,
+            fmt::format("it did not answer a control within {} ms", options_.timeouts.control_ms));
+      entry.control_since = now;
+    }
+  }
+}
+
+base::Instant Core::next_deadline() const {
+  if (registry_waits()) return {};  // for a step that has the time
+  base::Instant next = base::Instant::never();
+  for (const WorkerEntry& entry : workers_) {
+    if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
+    if (entry.inline_endpoint != nullptr) continue;
+    next = std::min(
+        next, entry.control_since + base::Duration::from_ms(options_.timeouts.control_ms + 1));
+  }
+  return next;
+}
+
+Result<void> Core::begin_register(const registry::PreparePayload& payload, base::Instant now) {
+  std::vector<uint32_t> ready;
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+    if (workers_[worker].state == WorkerState::kReady) ready.push_back(worker);
+  }
+  STRATA_TRY(registry_.begin(payload, ready));
+  pump_registry(now);
+  return {};
+}
+
+std::optional<Result<registry::EntryRef>> Core::take_register_outcome() {
+  return registry_.take_outcome();
+}
+
+Result<void> Core::unregister(registry::EntryRef entry, base::Instant now) {
+  STRATA_TRY(registry_.unregister(entry));
+  pump_registry(now);
+  return {};
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,80 @@
+// The values of Core: options, commands, what stands in a slot and what is known of a worker.
+// No behaviour.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "base/time.h"
+#include "engine/endpoint.h"
+#include "engine/inline_endpoint.h"
+#include "mailbox/child_loop.h"
+#include "registry/registry.h"
+#include "strata/tensor.h"
+#include "strata/worker_spec.h"
+
+namespace strata::engine {
+
+// Commands of the mailbox's control slot. The four phases of a registration have their numbers.
+enum class Command : uint32_t {
+  kPrepare = 1,
+  kCommit = 2,
+  kAbort = 3,
+  kUnregister = 4,
+  kExit = mailbox::kCommandExit,
+  kHello = mailbox::kCommandHello,  // answered once the child has attached
+};
+
+// Bytes of address space for a heap of that many bytes: what is freed becomes free space only once
+// its pages are given back, and segments leave gaps between them. Only touched pages cost memory.
+constexpr uint64_t heap_address_bytes(const Limits& limits) {
+  return 2 * limits.heap_bytes;
+}
+
+// What stands before the encoded arguments in a slot's payload.
+struct TaskHead {
+  registry::EntryRef callable;
+  mailbox::TaskPost post;
+};
+
+struct CoreOptions {
+  std::string path = "L3";  // of this Worker, for texts
+  Limits limits;
+  Timeouts timeouts;
+  uint64_t uid_high = 1;  // 64 random bits
+  // Workers that a thread which goes on stepping keeps awake: cores less its own, at least one.
+  uint32_t awake_max = 1;
+};
+
+struct NewBuffer {
+  uint32_t index;
+  Uid uid;
+  uint64_t heap_offset;
+  uint64_t bytes;
+  bool dirty;  // the bytes are not zero
+};
+
+enum class WorkerState : uint8_t { kAdded, kGreeted, kReplaying, kReady, kLost };
+
+// A worker of the Core.
+struct WorkerEntry {
+  std::unique_ptr<WorkerEndpoint> endpoint;
+  InlineEndpoint* inline_endpoint = nullptr;
+  WorkerState state = WorkerState::kAdded;
+  std::string loss;
+  uint64_t tasks_done = 0;
+  // It was pushed to while it had work; whether it sleeps by now is not looked at.
+  bool unconfirmed = false;
+  bool busy = false;    // in busy_
+  bool barred = false;  // in barred_
+  bool exiting = false;
+  bool exit_posted = false;
+  std::string doubt;                      // why its end has been asked for, where it has
+  std::deque<registry::Action> controls;  // not posted yet, then the posted one in front
+  bool control_posted = false;
+  base::Instant control_since{};  // when its lane became free for the posted control
+};
+
+}  // namespace strata::engine
