@@ -10,6 +10,12 @@
 #include "sim/shared.h"
 
 namespace strata::sim {
+namespace {
+
+constexpr uint64_t kSlowNsMax = 1'000'000;
+
+}  // namespace
+
 void Gate::pass() {
   if (scheduler->unwinding()) return;
   if (++ops == kill_at) on_kill();
@@ -26,9 +32,10 @@ void Child::start() {
   gate_.process = process_;
   gate_.on_kill = [this] { strike("killed at a memory operation"); };
   code_ = std::make_unique<TaskCode>(shared_, worker_, name_, [this](uint64_t ns) {
-    const uint64_t slow = shared_->calm ? 1 : slowness_;
+    // Slow is short tasks that take longer, not long ones that never end.
+    const uint64_t slow = shared_->calm ? ns : std::max(ns, std::min(ns * slowness_, kSlowNsMax));
     shared_->scheduler->block(shared_->scheduler->now() +
-                              base::Duration{static_cast<int64_t>(ns * slow)});
+                              base::Duration{static_cast<int64_t>(slow)});
     gate_.pass();
   });
   fiber_ = shared_->scheduler->spawn(name_, [this] { main(); });

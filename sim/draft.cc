@@ -7,6 +7,9 @@
 namespace strata::sim {
 namespace {
 
+// Far below the time after which a wait is said to have stalled, for all tasks together.
+constexpr uint64_t kLongNsMax = 5'000'000;
+
 constexpr DType kTypes[] = {DType::kU8, DType::kU16, DType::kF32, DType::kF64};
 
 Tensor base_of(const SimBuffer& buffer, DType dtype) {
@@ -149,7 +152,8 @@ TaskOrders draw_orders(base::Prng& prng, const Options& options, uint32_t task, 
   orders.fails = !calm && prng.chance(options.fail_task, 1000);
   orders.heeds_cancel = prng.chance(1, 2);
   orders.ns = prng.below(static_cast<uint64_t>(2 * options.task_ns));
-  if (!calm && prng.chance(options.long_task, 1000)) orders.ns *= 1000;
+  if (!calm && prng.chance(options.long_task, 1000))
+    orders.ns = std::min(orders.ns * 1000, kLongNsMax);
   if (prng.chance(1, 8)) orders.result_bytes = 8;
   if (prng.chance(options.big_result, 1000)) {
     orders.result_bytes = static_cast<uint32_t>(prng.between(20'000, 64 * 1024));

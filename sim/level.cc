@@ -92,6 +92,8 @@ void Level::end_by_engine(const engine::Core::Kill& kill) {
   const bool explained = late
                              ? faults.pauses > 0 || shared_->late || shared_->options.slow_child > 0
                              : faults.refusals > 0;
+  // Dead already, and nobody has collected that yet.
+  if (children_[kill.worker] != nullptr && !children_[kill.worker]->alive()) return;
   if (!explained || children_[kill.worker] == nullptr) {
     shared_->checks.fail(
         Verdict::kCorrectness,
@@ -311,10 +313,12 @@ bool Level::register_callable(uint32_t which) {
 void Level::unregister_callable(SimCallable& callable) {
   front_.call([&](engine::Core& core) {
     if (!std::exchange(callable.live, false)) return;
-    shared_->note("parent", EventKind::kUnregister, callable.ref.index, callable.ref.generation);
-    const Result<void> done = core.unregister(callable.ref, world_.now());
-    if (!done) shared_->checks.fail(Verdict::kCorrectness, done.error().to_string());
+    const registry::EntryRef ref = callable.ref;
+    // Gone from the list before anyone else runs; it may end here with it.
     std::erase_if(callables_, [&](const auto& other) { return other.get() == &callable; });
+    shared_->note("parent", EventKind::kUnregister, ref.index, ref.generation);
+    const Result<void> done = core.unregister(ref, world_.now());
+    if (!done) shared_->checks.fail(Verdict::kCorrectness, done.error().to_string());
   });
 }
 
