@@ -152,7 +152,7 @@ TaskOrders draw_orders(base::Prng& prng, const Options& options, uint32_t task, 
   if (!calm && prng.chance(options.long_task, 1000)) orders.ns *= 1000;
   if (prng.chance(1, 8)) orders.result_bytes = 8;
   if (prng.chance(options.big_result, 1000)) {
-    orders.result_bytes = static_cast<uint32_t>(prng.between(1000, 64 * 1024));
+    orders.result_bytes = static_cast<uint32_t>(prng.between(20'000, 64 * 1024));
   }
   return orders;
 }
