@@ -181,9 +181,17 @@ class Story {
     if (got || (full_ && side.can_push(args_max_))) full_ = false;
     const bool waits = !tickets_.empty() || side.control_outstanding() || full_;
     if (got || !waits || !prng_.chance(1, sleep_one_in_)) return;
+    side.set_wake_at(wake_point());
     if (!hub.prepare_sleep([&] { return side.has_news() || child_process_->dead(); })) return;
     parent_event_.wait(parent_process_);
     hub.finish_sleep();
+  }
+
+  // Every completion, one to come, or none but the child's last.
+  uint64_t wake_point() {
+    if (tickets_.empty() || prng_.chance(1, 3)) return 0;
+    if (prng_.chance(1, 3)) return ~uint64_t{0};
+    return std::next(tickets_.begin(), prng_.below(tickets_.size()))->first;
   }
 
   void wake_child_if_asleep(Parent& side) {
@@ -299,11 +307,11 @@ class Story {
         run_task(side, task);
       } else {
         expect(side.corrupt() == nullptr, side.corrupt() == nullptr ? "" : side.corrupt());
-        signal_parent_if_asleep(side);
+        signal_parent_if_asleep(side, true);
         child_waits(side);
         continue;
       }
-      signal_parent_if_asleep(side);
+      signal_parent_if_asleep(side, false);
     }
   }
 
@@ -325,13 +333,14 @@ class Story {
                                      .ended_ns = 12345,
                                      .result = result,
                                      .text = text})) {
+      signal_parent_if_asleep(side, true);
       child_waits(side);
       if (stop_ || parent_process_->dead()) return;
     }
   }
 
-  void signal_parent_if_asleep(Child& side) {
-    if (side.parent_asleep_after_publish(true)) parent_event_.signal(child_process_);
+  void signal_parent_if_asleep(Child& side, bool idle) {
+    if (side.parent_asleep_after_publish(idle)) parent_event_.signal(child_process_);
   }
 
   void child_waits(Child& side) {
