@@ -111,7 +111,7 @@ class Front {
   bool stopping_ = false;
   bool inline_runs_ = false;
   uint64_t epoch_ = 0;  // of announcements
-  uint64_t calls_ = 0;  // of user threads, for the engine thread to see
+  std::atomic<uint64_t> calls_{0};  // of user threads; written under the token
   uint32_t steps_ = 0;  // since the kernel was last looked at
   bool build_taken_ = false;
   bool registering_ = false;

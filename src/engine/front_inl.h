@@ -72,7 +72,7 @@ void Front<World>::announce() {
 // A user thread calls.
 template <class World>
 void Front<World>::note_call() {
-  ++calls_;
+  calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (lead_ == Lead::kEngine) take_lead_from_engine();
   // What the leader asked to be woken for is out of date with what this call will change.
   if (leader_sleeps_) core_.clear_wake_points();
@@ -371,20 +371,22 @@ void Front<World>::engine_main() {
   uint64_t seen = 0;
   bool lost_lead = false;  // the watch may have fired unseen: look at once
   for (;;) {
-    if (!lost_lead) world_.engine_sleep(false, base::Instant::never());
+    if (!lost_lead) {
+      world_.engine_sleep(false, base::Instant::never());
+      // While user threads call they step. To look again later needs no token, for which the very
+      // next call would have to wait; the watch stays armed.
+      if (const uint64_t calls = calls_.load(std::memory_order_relaxed); calls != seen) {
+        seen = calls;
+        world_.arm_watch();
+        continue;
+      }
+    }
     lost_lead = false;
     std::unique_lock token(token_);
     watch_armed_ = false;
     if (stopping_) return;
     if (lead_ != Lead::kNobody || core_.idle()) continue;
     world_.collect(core_, false);
-    if (calls_ != seen) {
-      // User threads step; look again later.
-      seen = calls_;
-      step(token);
-      leave(token, false);
-      continue;
-    }
     STRATA_MARK("front: the engine thread leads");
     lead_ = Lead::kEngine;
     do {

@@ -144,7 +144,7 @@ void ThreadWorld::arm_watch() {
 }
 
 void ThreadWorld::park(Mutex& token, base::Instant deadline) {
-  std::unique_lock lock(token, std::adopt_lock);
+  std::unique_lock lock(token.plain(), std::adopt_lock);
   if (const auto timeout = until(deadline)) {
     parked_.wait_for(lock, std::chrono::nanoseconds(timeout->ns));
   } else {

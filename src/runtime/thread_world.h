@@ -21,12 +21,29 @@
 #include "os/pid_fd.h"
 #include "os/shared_region.h"
 #include "os/timer_fd.h"
+#include "runtime/pause.h"
 
 namespace strata::runtime {
 
 class ThreadWorld {
  public:
-  using Mutex = std::mutex;
+  // Held for a microsecond at most, so a short spin saves most sleeps on it.
+  class Mutex {
+   public:
+    void lock() {
+      for (int i = 0; i < kSpins; ++i) {
+        if (mutex_.try_lock()) return;
+        cpu_pause();
+      }
+      mutex_.lock();
+    }
+    void unlock() { mutex_.unlock(); }
+    std::mutex& plain() { return mutex_; }
+
+   private:
+    static constexpr int kSpins = 64;
+    std::mutex mutex_;
+  };
   using Hub = mailbox::Hub<mailbox::PlainMemory>;
 
   struct Child {
