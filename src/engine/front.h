@@ -110,9 +110,9 @@ class Front {
   bool watch_armed_ = false;
   bool stopping_ = false;
   bool inline_runs_ = false;
-  uint64_t epoch_ = 0;  // of announcements
+  uint64_t epoch_ = 0;              // of announcements
   std::atomic<uint64_t> calls_{0};  // of user threads; written under the token
-  uint32_t steps_ = 0;  // since the kernel was last looked at
+  uint32_t steps_ = 0;              // since the kernel was last looked at
   bool build_taken_ = false;
   bool registering_ = false;
   std::atomic<const void*> builder_{nullptr};
