@@ -17,6 +17,7 @@
 #include "buffer/arena.h"
 #include "buffer/buffer_table.h"
 #include "engine/cause_table.h"
+#include "engine/core_trace.h"
 #include "engine/core_types.h"
 #include "engine/run_record.h"
 #include "engine/segment_space.h"
@@ -149,6 +150,7 @@ class Core final : private EndpointSink {
 
   const sched::Scheduler& scheduler() const { return sched_; }
   const Options& options() const { return options_; }
+  CoreTrace& trace() { return trace_; }
 
  private:
   void on_completion(const mailbox::Completion& completion) override;
@@ -181,12 +183,14 @@ class Core final : private EndpointSink {
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
   const TaskHead& head_of(uint32_t slot);
+  CoreTrace::Task traced(uint32_t slot);
   bool slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const;
   bool accesses_of(const TaskArgs& args, std::optional<Error>* error);
 
   Options options_;
   sched::Scheduler sched_;
   registry::Registry registry_;
+  CoreTrace trace_;
   buffer::BufferTable buffers_;
   buffer::Arena arena_;
   SegmentSpace space_;

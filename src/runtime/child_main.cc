@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 
 #include "base/bytes.h"
 #include "mailbox/child_loop.h"
@@ -14,6 +16,8 @@
 #include "os/shared_region.h"
 #include "runtime/executor.h"
 #include "runtime/pause.h"
+#include "runtime/task_trace.h"
+#include "runtime/timeline.h"
 
 namespace strata::runtime {
 namespace {
@@ -22,17 +26,25 @@ using Side = mailbox::ChildSide<mailbox::PlainMemory>;
 
 class Host {
  public:
-  Host(Side& side, Executor& executor, os::EventFd parent)
-      : side_(side), executor_(executor), parent_(std::move(parent)) {}
+  // `trace` may be null.
+  Host(Side& side, Executor& executor, os::EventFd parent, TaskTrace* trace)
+      : side_(side), executor_(executor), parent_(std::move(parent)), trace_(trace) {}
 
   uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text) {
-    return executor_.control(command, request, text);
+    const uint64_t since = trace_ != nullptr ? trace_->now() : 0;
+    const uint32_t code = executor_.control(command, request, text);
+    if (trace_ != nullptr) trace_->control(since, command, request, code);
+    return code;
   }
   void run(const mailbox::TaskView& task, mailbox::TaskOutcome* outcome) {
     const Asked asked{&side_, &task};
     const mailbox::TaskPost post{task.task, task.callable, task.flags, task.block_dim,
                                  task.deadline_ms};
+    if (trace_ != nullptr) [[unlikely]]
+      trace_->begin(task.ticket, task.callable);
     executor_.run(post, task.args, {&Host::cancelled, &asked}, outcome);
+    if (trace_ != nullptr) [[unlikely]]
+      trace_->end(outcome->outcome != mailbox::Outcome::kOk);
   }
   void signal_parent() { parent_.signal(); }
   // Without a timeout: the fork server's end is this process's, and it ends with the parent.
@@ -55,13 +67,15 @@ class Host {
   Side& side_;
   Executor& executor_;
   os::EventFd parent_;
+  TaskTrace* trace_;
 };
 
 Result<int> serve(os::ChildStart& start) {
   STRATA_ASSIGN(const ChildSpec spec, decode_child_spec(start.spec));
-  if (start.fds.size() != ChildSpec::kFds) {
+  const size_t fds = ChildSpec::kFds + (spec.timeline_bytes > 0 ? 1 : 0);
+  if (start.fds.size() != fds) {
     return Error(Code::kCorrupt, Scope::kProcess,
-                 fmt::format("{} descriptors came, not {}", start.fds.size(), ChildSpec::kFds));
+                 fmt::format("{} descriptors came, not {}", start.fds.size(), fds));
   }
   STRATA_ASSIGN(os::SharedRegion region,
                 os::SharedRegion::adopt(std::move(start.fds[0]), mailbox::kRegionBytes));
@@ -71,7 +85,15 @@ Result<int> serve(os::ChildStart& start) {
                 os::SharedRegion::adopt(std::move(start.fds[2]), spec.heap_bytes));
   STRATA_ASSIGN(Side side, Side::attach({}, region.bytes(), hub.bytes()));
   Executor executor(heap.bytes(), spec.path);
-  Host host(side, executor, os::EventFd::adopt(std::move(start.fds[3])));
+  std::unique_ptr<Timeline> timeline;
+  std::unique_ptr<TaskTrace> trace;
+  if (spec.timeline_bytes > 0) {
+    STRATA_ASSIGN(timeline,
+                  Timeline::adopt(std::move(start.fds[ChildSpec::kFds]), spec.timeline_bytes));
+    auto recorder = timeline->recorder(trace::Role::kSub, spec.path);
+    if (recorder) trace = std::make_unique<TaskTrace>(std::move(recorder));
+  }
+  Host host(side, executor, os::EventFd::adopt(std::move(start.fds[3])), trace.get());
   mailbox::ChildLoop loop(side, host, spec.spin);
   return loop.run();
 }
@@ -85,6 +107,7 @@ std::vector<std::byte> encode(const ChildSpec& spec) {
   out.put(spec.spin.free_spin_ns);
   out.put(spec.spin.permit_spin_ns);
   out.put(spec.spin.polls_without_pause);
+  out.put(spec.timeline_bytes);
   return std::move(out).take();
 }
 
@@ -96,6 +119,7 @@ Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes) {
   spec.spin.free_spin_ns = in.get<int64_t>();
   spec.spin.permit_spin_ns = in.get<int64_t>();
   spec.spin.polls_without_pause = in.get<int>();
+  spec.timeline_bytes = in.get<uint64_t>();
   if (!in.ok() || in.left() != 0) {
     return Error(Code::kCorrupt, Scope::kProcess, "the spec of a child does not decode");
   }
@@ -103,6 +127,8 @@ Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes) {
 }
 
 int child_main(os::ChildStart& start) {
+  // A Worker that a task makes is no part of this tree, and must not write this tree's file.
+  ::unsetenv(kTimelineVariable);
   const Result<int> status = serve(start);
   if (status) return *status;
   fmt::print(stderr, "strata: a child cannot start: {}\n", status.error().to_string());

@@ -90,21 +90,25 @@ Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec) {
   STRATA_ASSIGN(os::SharedRegion heap,
                 os::SharedRegion::create("strata-heap", engine::heap_address_bytes(spec.limits)));
   STRATA_ASSIGN(os::SharedRegion hub, os::SharedRegion::create("strata-hub", mailbox::kHubBytes));
+  STRATA_ASSIGN(std::unique_ptr<runtime::Timeline> timeline, runtime::Timeline::create(spec));
   std::shared_ptr<WorkerCore> core(
-      new WorkerCore(std::move(spec), std::move(heap), std::move(hub)));
+      new WorkerCore(std::move(spec), std::move(heap), std::move(hub), std::move(timeline)));
   STRATA_ASSIGN(core->world_, runtime::ThreadWorld::create(core->hub_, core->heap_, core->path_));
   core->front_ = std::make_unique<engine::Front<runtime::ThreadWorld>>(*core->world_, *core->core_);
   return core;
 }
 
-WorkerCore::WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion hub)
+WorkerCore::WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion hub,
+                       std::unique_ptr<runtime::Timeline> timeline)
     : spec_(std::move(spec)),
       path_(fmt::format("L{}", spec_.level)),
       heap_(std::move(heap)),
-      hub_(std::move(hub)) {
-  core_ = std::make_unique<engine::Core>(
-      engine::Core::Options{path_, spec_.limits, spec_.timeouts, random_bits(),
-                            static_cast<uint32_t>(std::max(1, os::cores_in_affinity_mask() - 1))});
+      hub_(std::move(hub)),
+      timeline_(std::move(timeline)) {
+  if (timeline_) recorder_ = timeline_->recorder(trace::Role::kParent, path_);
+  core_ = std::make_unique<engine::Core>(engine::Core::Options{
+      path_, spec_.limits, spec_.timeouts, random_bits(),
+      static_cast<uint32_t>(std::max(1, os::cores_in_affinity_mask() - 1)), recorder_.get()});
 }
 
 WorkerCore::~WorkerCore() {
@@ -123,6 +127,7 @@ Result<void> WorkerCore::init() {
   if (!started) {
     static_cast<void>(end_children());
     finish_close();
+    if (timeline_) timeline_->drop_file();
     return started;
   }
   life_ = Life::kRunning;
@@ -132,33 +137,44 @@ Result<void> WorkerCore::init() {
 Result<void> WorkerCore::start_inline() {
   inline_executor_ = std::make_unique<runtime::Executor>(heap_.bytes(), path_ + "/0");
   runtime::Executor* const executor = inline_executor_.get();
-  auto run = [executor](const mailbox::TaskPost& post, std::span<const std::byte> args,
-                        const std::atomic<bool>& cancelled) {
+  auto run = [this, executor](const mailbox::TaskPost& post, std::span<const std::byte> args,
+                              const std::atomic<bool>& cancelled) {
     mailbox::TaskOutcome outcome;
+    if (inline_trace_) inline_trace_->begin(inline_endpoint_->running(), post.callable);
     executor->run(
         post, args,
         {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
          &cancelled},
         &outcome);
+    if (inline_trace_) inline_trace_->end(outcome.outcome != mailbox::Outcome::kOk);
     return engine::InlineOutcome{
         outcome.outcome,
         outcome.code,
         {outcome.result.begin(), outcome.result.end()},
         {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()}};
   };
-  auto control = [executor](uint32_t command, std::span<const std::byte> request) {
+  auto control = [this, executor](uint32_t command, std::span<const std::byte> request) {
     std::string text;
     uint32_t code = 0;
-    if (command != mailbox::kCommandHello) code = executor->control(command, request, &text);
+    const uint64_t since = inline_trace_ ? inline_trace_->now() : 0;
+    if (command != mailbox::kCommandHello) {
+      code = executor->control(command, request, &text);
+      if (inline_trace_) inline_trace_->control(since, command, request, code);
+    }
     const auto bytes = std::as_bytes(std::span(text));
     return std::pair(code, std::vector<std::byte>(bytes.begin(), bytes.end()));
   };
   const bool any = spec_.sub_workers > 0;
+  if (any && timeline_) {
+    auto recorder = timeline_->recorder(trace::Role::kInline, path_ + "/0");
+    if (recorder) inline_trace_ = std::make_unique<runtime::TaskTrace>(std::move(recorder));
+  }
   front_->call([&](engine::Core& core) {
     if (any) {
-      core.start_worker(core.add_worker(std::make_unique<engine::InlineEndpoint>(
-                            engine::InlineEndpoint::Runner{run, control})),
-                        os::monotonic_now());
+      auto endpoint =
+          std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control});
+      inline_endpoint_ = endpoint.get();
+      core.start_worker(core.add_worker(std::move(endpoint)), os::monotonic_now());
     }
     core.expect_no_more_workers();
   });
@@ -171,15 +187,18 @@ Result<void> WorkerCore::start_children() {
   if (count > 0) {
     // Else the process's server, which outlives this Worker, would keep the heap's pages with it.
     STRATA_TRY(heap_.set_inherited(false));
+    if (timeline_) STRATA_TRY(timeline_->set_inherited(false));
     STRATA_ASSIGN(server_, runtime::make_fork_server(spec_.allow_threads, spec_.inherit_fds));
     STRATA_TRY(heap_.set_inherited(true));
+    if (timeline_) STRATA_TRY(timeline_->set_inherited(true));
   }
   STRATA_TRY(add_endpoints(count));
   if (count > 0) STRATA_TRY(world_->watch_server(*server_, count));
   for (uint32_t i = 0; i < count; ++i) {
     const runtime::ChildSpec child{fmt::format("{}/{}", path_, i), heap_.size(),
-                                   world_->waiter_options()};
-    const int fds[] = {mailboxes_[i].fd(), hub_.fd(), heap_.fd(), world_->signal_fd()};
+                                   world_->waiter_options(), timeline_ ? timeline_->bytes() : 0};
+    std::vector<int> fds = {mailboxes_[i].fd(), hub_.fd(), heap_.fd(), world_->signal_fd()};
+    if (timeline_) fds.push_back(timeline_->fd());
     world_->expect_child(i);
     STRATA_TRY(server_->spawn(i, runtime::encode(child), fds));
   }
@@ -243,6 +262,7 @@ Result<void> WorkerCore::close() {
   Life expected = Life::kRunning;
   if (!life_.compare_exchange_strong(expected, Life::kClosing)) {
     if (expected == Life::kCreated && life_.compare_exchange_strong(expected, Life::kClosed)) {
+      if (timeline_) timeline_->drop_file();
       return {};
     }
     if (expected == Life::kClosed) return {};
@@ -265,8 +285,11 @@ Result<void> WorkerCore::close() {
   Result<void> ended = end_children();
   finish_close();
   log_unseen_errors();
-  if (error) return *std::move(error);
-  return ended;
+  const Result<void> written = timeline_ ? timeline_->write() : Result<void>();
+  if (!error && !ended) error = std::move(ended).error();
+  if (!error) return written;
+  if (!written) fmt::print(stderr, "strata: {}\n", written.error().to_string());
+  return *std::move(error);
 }
 
 // Asks the children to end, and kills those that do not.

@@ -11,7 +11,9 @@
 #include "engine/front.h"
 #include "os/shared_region.h"
 #include "runtime/executor.h"
+#include "runtime/task_trace.h"
 #include "runtime/thread_world.h"
+#include "runtime/timeline.h"
 #include "strata/worker.h"
 
 namespace strata {
@@ -58,7 +60,8 @@ class WorkerCore {
  private:
   enum class Life : uint8_t { kCreated, kStarting, kRunning, kClosing, kClosed };
 
-  WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion hub);
+  WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion hub,
+             std::unique_ptr<runtime::Timeline> timeline);
   Result<void> start_inline();
   Result<void> start_children();
   Result<void> add_endpoints(uint32_t count);
@@ -74,7 +77,11 @@ class WorkerCore {
   std::string path_;
   os::SharedRegion heap_;
   os::SharedRegion hub_;
-  std::vector<os::SharedRegion> mailboxes_;  // outlive the endpoints in core_
+  std::vector<os::SharedRegion> mailboxes_;      // outlive the endpoints in core_
+  std::unique_ptr<runtime::Timeline> timeline_;  // null: none; outlives its recorders
+  std::unique_ptr<trace::Recorder> recorder_;    // of core_; null likewise
+  std::unique_ptr<runtime::TaskTrace> inline_trace_;
+  engine::InlineEndpoint* inline_endpoint_ = nullptr;
   std::unique_ptr<runtime::Executor> inline_executor_;
   std::unique_ptr<engine::Core> core_;
   std::unique_ptr<os::ForkServer> server_;
