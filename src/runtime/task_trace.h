@@ -26,24 +26,33 @@ class TaskTrace {
 
   // Around one task. `ticket` is its name in the mailbox.
   void begin(uint64_t ticket, uint32_t callable) {
-    task_ = {};
-    task_.kind = trace::Kind::kTask;
-    task_.id = ticket;
-    task_.name = callable < names_.size() ? names_[callable] : 0;
-    task_.start = recorder_->now();
-    recorder_->begin(0, task_);
+    ticket_ = ticket;
+    name_ = callable < names_.size() ? names_[callable] : 0;
+    since_ = recorder_->now();
+    recorder_->begin(0, task(since_, trace::Mark::kOk));
   }
   void end(bool failed) {
-    task_.end = recorder_->now();
-    if (failed) task_.mark = trace::Mark::kFailed;
-    recorder_->end(0, task_);
+    recorder_->end(0, task(recorder_->now(), failed ? trace::Mark::kFailed : trace::Mark::kOk));
   }
 
  private:
+  // Made of single fields each time: a copy of a whole Event that was just written by parts costs
+  // more than its stores.
+  trace::Event task(uint64_t end, trace::Mark mark) const {
+    return {.start = since_,
+            .end = end,
+            .id = ticket_,
+            .name = name_,
+            .kind = trace::Kind::kTask,
+            .mark = mark};
+  }
+
   std::unique_ptr<trace::Recorder> recorder_;
   std::vector<uint32_t> names_;     // of the ring, by the callable's index
   std::vector<std::string> texts_;  // likewise
-  trace::Event task_;
+  uint64_t ticket_ = 0;             // of the task that runs
+  uint64_t since_ = 0;
+  uint32_t name_ = 0;
 };
 
 }  // namespace strata::runtime

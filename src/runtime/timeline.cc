@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +22,10 @@
 #include "trace/perfetto.h"
 #include "trace/report.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 namespace strata::runtime {
 namespace {
 
@@ -33,8 +38,13 @@ uint64_t clock_ticks(void*) {
   return static_cast<uint64_t>(os::monotonic_now().ns);
 }
 
-trace::Clock clock_of(trace::ClockKind kind) {
-  return {kind == trace::ClockKind::kCounter ? &counter_ticks : &clock_ticks, nullptr};
+// A kernel that does not know the call lets each page fault by itself.
+void touch_pages(void* at, size_t bytes) {
+  static_cast<void>(::madvise(at, bytes, MADV_POPULATE_WRITE));
+}
+trace::Host host_of(trace::ClockKind kind) {
+  return {kind == trace::ClockKind::kCounter ? &counter_ticks : &clock_ticks, &touch_pages,
+          nullptr};
 }
 
 // Bytes to a descriptor; the first error stays.
@@ -197,7 +207,7 @@ Result<std::unique_ptr<Timeline>> Timeline::adopt(os::Fd fd, size_t bytes) {
 
 std::unique_ptr<trace::Recorder> Timeline::recorder(trace::Role role, std::string_view path) const {
   auto recorder = std::make_unique<trace::Recorder>(
-      region_, clock_of(region_.clock()),
+      region_, host_of(region_.clock()),
       trace::Recorder::Who{static_cast<uint32_t>(::getpid()), role, path});
   if (!recorder->on()) return nullptr;
   recorder->mark({.kind = trace::Kind::kStart});

@@ -17,6 +17,9 @@ using layout::RingHeader;
 constexpr uint64_t kMagic = 0x31656e696c656d54ull;  // "Tmeline1"
 constexpr uint32_t kVersion = 1;
 constexpr size_t kPage = 4096;
+// 20 pages: a stretch that is a whole number of pages and of events, and is soon done.
+constexpr uint64_t kEventsTouched = 2048;
+static_assert(kEventsTouched * sizeof(Event) % kPage == 0);
 
 // What a header may say, so that sizes cannot overflow.
 constexpr uint32_t kRingsMax = 1u << 16;
@@ -157,7 +160,9 @@ std::vector<Event> Region::open_spans(uint32_t ring) const {
     std::memcpy(&event, &open.event, sizeof event);
     std::atomic_thread_fence(std::memory_order_acquire);
     // Else its writer lives, and is about to replace it.
-    if (word(open.state).load(std::memory_order_relaxed) == state) out.push_back(event);
+    if (word(open.state).load(std::memory_order_relaxed) != state) continue;
+    event.end = event.start;
+    out.push_back(event);
   }
   return out;
 }
@@ -174,7 +179,7 @@ std::vector<std::string> Region::names(uint32_t ring) const {
 
 // ---------------------------------------------------------------- writing
 
-Recorder::Recorder(const Region& region, Clock clock, const Who& who) : clock_(clock) {
+Recorder::Recorder(const Region& region, Host host, const Who& who) : host_(host) {
   const uint32_t ring = word(region.header()->claimed).fetch_add(1, std::memory_order_acq_rel);
   if (ring >= region.shape_.rings) return;
   std::byte* const at = region.ring_at(ring);
@@ -191,25 +196,16 @@ Recorder::Recorder(const Region& region, Clock clock, const Who& who) : clock_(c
   word(header_->ready).store(1, std::memory_order_release);
 }
 
-void Recorder::drop() {
-  if (header_ == nullptr) return;
-  word(header_->dropped).store(++dropped_, std::memory_order_relaxed);
-}
-
-void Recorder::begin(uint32_t place, const Event& event) {
-  if (header_ == nullptr) return;
-  layout::OpenSpan& open = header_->open[place];
-  word(open.state).store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  open.event = event;
-  word(open.state).store(++opened_, std::memory_order_release);
-}
-
-void Recorder::end(uint32_t place, const Event& event) {
-  push(event);
-  if (header_ == nullptr) return;
-  // A kill in between leaves both: the reader knows the open one by its start.
-  word(header_->open[place].state).store(0, std::memory_order_release);
+bool Recorder::make_ready() {
+  if (header_ == nullptr) return false;
+  if (count_ == capacity_) {
+    word(header_->dropped).store(++dropped_, std::memory_order_relaxed);
+    return false;
+  }
+  const uint64_t more = std::min(kEventsTouched, capacity_ - ready_);
+  if (host_.touch != nullptr) host_.touch(events_ + ready_, more * sizeof(Event));
+  ready_ += more;
+  return true;
 }
 
 uint32_t Recorder::name(std::string_view text) {

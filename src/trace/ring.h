@@ -107,7 +107,7 @@ class Region {
   uint32_t refused() const;
   // A copy; `index` is below RingInfo::events. Its fields are as they were found.
   Event event(uint32_t ring, uint32_t index) const;
-  // What was open when its writer was last seen.
+  // What was open when its writer was last seen; the end of each is its start.
   std::vector<Event> open_spans(uint32_t ring) const;
   // By Event::name, the first is for 0. As many as hold together.
   std::vector<std::string> names(uint32_t ring) const;
@@ -127,9 +127,13 @@ class Region {
   ClockKind clock_;
 };
 
-// The clock of the writer's process: as cheap as can be, and of the region's kind.
-struct Clock {
+// What the writer's process brings.
+struct Host {
+  // A clock, as cheap as can be and of the region's kind.
   uint64_t (*ticks)(void* context) = nullptr;
+  // These pages will be written soon: one call for many costs less than a fault for each. May be
+  // null.
+  void (*touch)(void* at, size_t bytes) = nullptr;
   void* context = nullptr;
 };
 
@@ -141,19 +145,18 @@ class Recorder {
     std::string_view path = {};  // "L3/0"
   };
   // Claims a ring; `region` outlives this.
-  Recorder(const Region& region, Clock clock, const Who& who);
+  Recorder(const Region& region, Host host, const Who& who);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
   // False: no ring was left, and nothing is kept.
   bool on() const { return header_ != nullptr; }
-  uint64_t now() const { return clock_.ticks(clock_.context); }
+  uint64_t now() const { return host_.ticks(host_.context); }
 
   // A full ring drops the event: what is kept is the beginning.
   void push(const Event& event) {
-    if (count_ == capacity_) [[unlikely]] {
-      drop();
-      return;
+    if (count_ == ready_) [[unlikely]] {
+      if (!make_ready()) return;
     }
     events_[count_] = event;
     ++count_;
@@ -168,22 +171,36 @@ class Recorder {
 
   // A span that is worth knowing of although its writer may not live to its end. `place` is one of
   // layout::kOpenMax; `end` pushes the event.
-  void begin(uint32_t place, const Event& event);
-  void end(uint32_t place, const Event& event);
+  void begin(uint32_t place, const Event& event) {
+    if (header_ == nullptr) return;
+    layout::OpenSpan& open = header_->open[place];
+    std::atomic_ref(open.state).store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    open.event = event;
+    std::atomic_ref(open.state).store(++opened_, std::memory_order_release);
+  }
+  void end(uint32_t place, const Event& event) {
+    push(event);
+    if (header_ == nullptr) return;
+    // A kill in between leaves both: the reader knows the open one by its start.
+    std::atomic_ref(header_->open[place].state).store(0, std::memory_order_release);
+  }
 
   // For Event::name: the same number for the same text, cut to kNameBytesMax; 0 where the table is
   // full. Slow: for names that are kept.
   uint32_t name(std::string_view text);
 
  private:
-  void drop();
+  // Room for one more event; else it is dropped.
+  bool make_ready();
 
-  Clock clock_;
+  Host host_;
   layout::RingHeader* header_ = nullptr;
   std::byte* names_ = nullptr;
   Event* events_ = nullptr;
   // Of this writer, not of the memory: others cannot make it write elsewhere.
   uint64_t count_ = 0;
+  uint64_t ready_ = 0;  // events up to here have been touched
   uint64_t capacity_ = 0;
   uint64_t dropped_ = 0;
   uint64_t opened_ = 0;

@@ -29,7 +29,7 @@ class Memory {
   }
   std::span<std::byte> bytes() { return bytes(region_.shape()); }
   const Region& region() const { return region_; }
-  Clock clock() { return {&ticks_of, &now}; }
+  Host host() { return {.ticks = &ticks_of, .context = &now}; }
 
   uint64_t now = 0;
 

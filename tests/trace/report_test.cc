@@ -71,8 +71,8 @@ void expect_sound(const Json& json) {
 
 TEST(TimelineReport, ATaskIsBoundToItsDispatchAndHasItsNumbers) {
   Memory memory;
-  Recorder parent(memory.region(), memory.clock(), {10, Role::kParent, "L3"});
-  Recorder child(memory.region(), memory.clock(), {11, Role::kSub, "L3/1"});
+  Recorder parent(memory.region(), memory.host(), {10, Role::kParent, "L3"});
+  Recorder child(memory.region(), memory.host(), {11, Role::kSub, "L3/1"});
   Event sent = dispatch(1, 5, 100, 120);
   sent.name = parent.name("gemm");
   parent.push(sent);
@@ -108,10 +108,10 @@ TEST(TimelineReport, ATaskIsBoundToItsDispatchAndHasItsNumbers) {
 
 TEST(TimelineReport, AWorkerThatIsAChildIsOneProcessWithBothSides) {
   Memory memory;
-  Recorder root(memory.region(), memory.clock(), {10, Role::kParent, "L4"});
-  Recorder below(memory.region(), memory.clock(), {11, Role::kWorker, "L4/0"});
-  Recorder inner(memory.region(), memory.clock(), {11, Role::kParent, "L4/0"});
-  Recorder leaf(memory.region(), memory.clock(), {12, Role::kSub, "L4/0/0"});
+  Recorder root(memory.region(), memory.host(), {10, Role::kParent, "L4"});
+  Recorder below(memory.region(), memory.host(), {11, Role::kWorker, "L4/0"});
+  Recorder inner(memory.region(), memory.host(), {11, Role::kParent, "L4/0"});
+  Recorder leaf(memory.region(), memory.host(), {12, Role::kSub, "L4/0/0"});
   root.push(dispatch(0, 1, 100, 110));
   below.push(task(1, 120, 900));
   inner.push(dispatch(0, 1, 200, 210));
@@ -129,8 +129,8 @@ TEST(TimelineReport, AWorkerThatIsAChildIsOneProcessWithBothSides) {
 
 TEST(TimelineReport, ATaskThatWasCutOffEndsWhenItsParentFindsOut) {
   Memory memory;
-  Recorder parent(memory.region(), memory.clock(), {10, Role::kParent, "L3"});
-  Recorder child(memory.region(), memory.clock(), {11, Role::kSub, "L3/0"});
+  Recorder parent(memory.region(), memory.host(), {10, Role::kParent, "L3"});
+  Recorder child(memory.region(), memory.host(), {11, Role::kSub, "L3/0"});
   parent.push(dispatch(0, 1, 100, 110));
   child.begin(0, task(1, 200, 0));
   Event gone;
@@ -150,7 +150,7 @@ TEST(TimelineReport, ATaskThatWasCutOffEndsWhenItsParentFindsOut) {
 
 TEST(TimelineReport, ASpanWhoseEndWasPushedBeforeTheKillIsNotShownTwice) {
   Memory memory;
-  Recorder child(memory.region(), memory.clock(), {11, Role::kSub, "L3/0"});
+  Recorder child(memory.region(), memory.host(), {11, Role::kSub, "L3/0"});
   child.begin(0, task(1, 200, 0));
   child.push(task(1, 200, 250));  // and killed before the open one is taken away
   EXPECT_EQ(all(written(memory.region()), "task").size(), 1u);
@@ -160,8 +160,8 @@ TEST(TimelineReport, ASpanWhoseEndWasPushedBeforeTheKillIsNotShownTwice) {
 
 TEST(TimelineReport, DroppedEventsAreInTheLabelsInTheTotalsAndAsAVisibleMark) {
   Memory memory({.rings = 1, .events = 2, .names_bytes = 16});
-  Recorder child(memory.region(), memory.clock(), {11, Role::kSub, "L3/0"});
-  Recorder none(memory.region(), memory.clock(), {12, Role::kSub, "L3/1"});
+  Recorder child(memory.region(), memory.host(), {11, Role::kSub, "L3/0"});
+  Recorder none(memory.region(), memory.host(), {12, Role::kSub, "L3/1"});
   for (uint64_t i = 1; i < 6; ++i) child.push(task(i, i * 10, i * 10 + 5));
   EXPECT_EQ(child.name("a name that does not fit"), 0u);
   const Json json = written(memory.region(), 1'000, {{"clock", "of a \"test\""}});
@@ -186,7 +186,7 @@ TEST(TimelineReport, DroppedEventsAreInTheLabelsInTheTotalsAndAsAVisibleMark) {
 
 TEST(TimelineReport, SleepsOfTwoLeadersThatOverlapAreCutAndRunsNest) {
   Memory memory;
-  Recorder parent(memory.region(), memory.clock(), {10, Role::kParent, "L3"});
+  Recorder parent(memory.region(), memory.host(), {10, Role::kParent, "L3"});
   const auto span = [](Kind kind, uint64_t start, uint64_t end, uint32_t run) {
     Event event;
     event.kind = kind;
@@ -214,7 +214,7 @@ TEST(TimelineReport, WithoutRingsIsAValidFile) {
 
 TEST(TimelineReport, EscapesWhateverBytesANameHas) {
   Memory memory({.rings = 1, .events = 4, .names_bytes = 4096});
-  Recorder child(memory.region(), memory.clock(),
+  Recorder child(memory.region(), memory.host(),
                  {11, Role::kSub, "a\"b\\c\n\t\x01\x7f \xc3\xa4 \xff\xe2\x82 z"});
   Event event = task(1, 10, 20);
   event.name = child.name("q\"\\\x02\xff");
@@ -232,9 +232,9 @@ TEST(TimelineReport, AnyBytesInTheRegionGiveASoundFile) {
     Memory memory({.rings = 3, .events = 32, .names_bytes = 128});
     const std::span<std::byte> bytes = memory.bytes();
     {
-      Recorder parent(memory.region(), memory.clock(), {10, Role::kParent, "L3"});
-      Recorder child(memory.region(), memory.clock(), {11, Role::kSub, "L3/0"});
-      Recorder other(memory.region(), memory.clock(), {10, Role::kSub, "L3/0"});
+      Recorder parent(memory.region(), memory.host(), {10, Role::kParent, "L3"});
+      Recorder child(memory.region(), memory.host(), {11, Role::kSub, "L3/0"});
+      Recorder other(memory.region(), memory.host(), {10, Role::kSub, "L3/0"});
       for (uint64_t i = 1; i <= 30; ++i) {
         parent.push(dispatch(0, i, i * 100, i * 100 + prng.below(300)));
         child.push(task(1 + prng.below(30), prng.below(4000), prng.below(4000)));

@@ -20,7 +20,7 @@ using test::task;
 
 TEST(TimelineRing, KeepsTheBeginningInOrderAndCountsWhatDoesNotFit) {
   Memory memory({.rings = 1, .events = 4, .names_bytes = 64});
-  Recorder recorder(memory.region(), memory.clock(), {7, Role::kSub, "L3/0"});
+  Recorder recorder(memory.region(), memory.host(), {7, Role::kSub, "L3/0"});
   ASSERT_TRUE(recorder.on());
   for (uint64_t i = 0; i < 6; ++i) recorder.push(task(i, i, i + 1));
   const std::vector<Region::RingInfo> rings = memory.region().rings();
@@ -35,9 +35,9 @@ TEST(TimelineRing, KeepsTheBeginningInOrderAndCountsWhatDoesNotFit) {
 
 TEST(TimelineRing, IsOfOneWriterAndTheWritersBeyondTheLastAreCounted) {
   Memory memory({.rings = 2, .events = 4, .names_bytes = 64});
-  Recorder first(memory.region(), memory.clock(), {1, Role::kParent, "L3"});
-  Recorder second(memory.region(), memory.clock(), {2, Role::kSub, "L3/0"});
-  Recorder third(memory.region(), memory.clock(), {3, Role::kSub, "L3/1"});
+  Recorder first(memory.region(), memory.host(), {1, Role::kParent, "L3"});
+  Recorder second(memory.region(), memory.host(), {2, Role::kSub, "L3/0"});
+  Recorder third(memory.region(), memory.host(), {3, Role::kSub, "L3/1"});
   EXPECT_FALSE(third.on());
   third.push(task(1, 1, 2));
   third.begin(0, task(1, 1, 2));
@@ -53,7 +53,7 @@ TEST(TimelineRing, IsOfOneWriterAndTheWritersBeyondTheLastAreCounted) {
 
 TEST(TimelineRing, GivesOneNumberToOneNameUntilItsTableIsFull) {
   Memory memory({.rings = 1, .events = 4, .names_bytes = 16});
-  Recorder recorder(memory.region(), memory.clock(), {1, Role::kSub, "L3/0"});
+  Recorder recorder(memory.region(), memory.host(), {1, Role::kSub, "L3/0"});
   EXPECT_EQ(recorder.name(""), 0u);
   EXPECT_EQ(recorder.name("gemm"), 1u);
   EXPECT_EQ(recorder.name("scale"), 2u);
@@ -67,7 +67,7 @@ TEST(TimelineRing, GivesOneNumberToOneNameUntilItsTableIsFull) {
 TEST(TimelineRing, CutsLongNamesAndPathsOnACharacter) {
   Memory memory({.rings = 1, .events = 4, .names_bytes = 1024});
   const std::string path(1000, 'p');
-  Recorder recorder(memory.region(), memory.clock(), {1, Role::kSub, path});
+  Recorder recorder(memory.region(), memory.host(), {1, Role::kSub, path});
   EXPECT_EQ(recorder.name(std::string(254, 'n') + "\xc3\xa4"), 1u);
   EXPECT_EQ(memory.region().names(0)[1], std::string(254, 'n'));
   EXPECT_EQ(memory.region().rings()[0].path, std::string(layout::kPathBytesMax, 'p'));
@@ -75,7 +75,7 @@ TEST(TimelineRing, CutsLongNamesAndPathsOnACharacter) {
 
 TEST(TimelineRing, AnOpenSpanIsSeenUntilItsEnd) {
   Memory memory;
-  Recorder recorder(memory.region(), memory.clock(), {1, Role::kSub, "L3/0"});
+  Recorder recorder(memory.region(), memory.host(), {1, Role::kSub, "L3/0"});
   recorder.begin(0, task(5, 10, 0));
   ASSERT_EQ(memory.region().open_spans(0).size(), 1u);
   EXPECT_EQ(memory.region().open_spans(0)[0].id, 5u);
@@ -117,7 +117,7 @@ TEST(TimelineRing, OneThreadMayReadWhileAnotherWrites) {
   Memory memory({.rings = 1, .events = kEvents, .names_bytes = 64});
   std::atomic<bool> end{false};
   std::thread writer([&] {
-    Recorder recorder(memory.region(), memory.clock(), {1, Role::kSub, "L3/0"});
+    Recorder recorder(memory.region(), memory.host(), {1, Role::kSub, "L3/0"});
     for (uint64_t i = 0; i < kEvents; ++i) recorder.push(task(i, i, i + 1));
     end.store(true, std::memory_order_release);
   });
@@ -144,7 +144,7 @@ TEST(TimelineRing, ManyThreadsClaimDifferentRings) {
   for (uint32_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (uint32_t i = 0; i < kEach; ++i) {
-        Recorder(memory.region(), memory.clock(), {1 + t * kEach + i, Role::kSub, "L3/0"})
+        Recorder(memory.region(), memory.host(), {1 + t * kEach + i, Role::kSub, "L3/0"})
             .push(task(t * kEach + i, 1, 2));
       }
     });
@@ -175,7 +175,8 @@ TEST(TimelineRing, AWriterThatIsKilledLeavesWholeEvents) {
     ASSERT_GE(pid, 0);
     if (pid == 0) {
       uint64_t now = 0;
-      Recorder recorder(region, {&test::ticks_of, &now}, {round + 1, Role::kSub, "L3/0"});
+      Recorder recorder(region, {.ticks = &test::ticks_of, .context = &now},
+                        {round + 1, Role::kSub, "L3/0"});
       for (uint64_t i = 1;; ++i) {
         Event event = task(i, 3 * i, 3 * i + 1);
         event.name = recorder.name("task " + std::to_string(i % 100));
