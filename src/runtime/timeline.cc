@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,10 +48,13 @@ trace::Host host_of(trace::ClockKind kind) {
           nullptr};
 }
 
-// Bytes to a descriptor; the first error stays.
+// Bytes to a descriptor of an empty file; the first error stays.
 class FdBuffer final : public std::streambuf {
  public:
   explicit FdBuffer(int fd) : fd_(fd), bytes_(256 * 1024) {
+    // Beyond this limit write does not only fail, it sends SIGXFSZ.
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0) room_ = limit.rlim_cur;
     setp(bytes_.data(), bytes_.data() + bytes_.size());
   }
   int error() const { return error_; }
@@ -63,9 +67,14 @@ class FdBuffer final : public std::streambuf {
   }
   int sync() override {
     for (const char* at = pbase(); at != pptr() && error_ == 0;) {
+      if (static_cast<uint64_t>(pptr() - at) > room_) {
+        error_ = EFBIG;
+        break;
+      }
       const ssize_t n = ::write(fd_, at, static_cast<size_t>(pptr() - at));
       if (n >= 0) {
         at += n;
+        room_ -= static_cast<uint64_t>(n);
       } else if (errno != EINTR) {
         error_ = errno;
       }
@@ -77,6 +86,7 @@ class FdBuffer final : public std::streambuf {
  private:
   int fd_;
   std::vector<char> bytes_;
+  uint64_t room_ = UINT64_MAX;
   int error_ = 0;
 };
 

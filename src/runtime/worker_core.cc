@@ -13,13 +13,10 @@
 #include "os/process.h"
 #include "runtime/child_main.h"
 #include "runtime/context.h"
+#include "runtime/spec.h"
 
 namespace strata {
 namespace {
-
-constexpr int kSubWorkersMax = 1024;
-constexpr uint32_t kTableMax = 1u << 24;        // entries; a child refuses callables beyond it
-constexpr uint64_t kHeapBytesMax = 1ull << 46;  // half of a process's addresses
 
 struct FutexWaker {
   void operator()(const uint32_t* word) const {
@@ -30,46 +27,6 @@ using Endpoint = engine::LocalMailboxEndpoint<mailbox::PlainMemory, FutexWaker>;
 
 Error refuse(Code code, std::string text) {
   return Error(code, Scope::kCall, std::move(text));
-}
-
-Result<void> check_spec(const WorkerSpec& spec) {
-  if (spec.level < 3 || spec.level > 6) {
-    return refuse(Code::kInvalidArgument,
-                  fmt::format("WorkerSpec::level is 3 to 6, not {}", spec.level));
-  }
-  if (spec.sub_workers < 0 || spec.sub_workers > kSubWorkersMax) {
-    return refuse(Code::kInvalidArgument, fmt::format("WorkerSpec::sub_workers is 0 to {}, not {}",
-                                                      kSubWorkersMax, spec.sub_workers));
-  }
-  if (spec.start != StartMethod::kInline && spec.start != StartMethod::kFork) {
-    return refuse(Code::kInvalidArgument, "WorkerSpec::start is kInline or kFork");
-  }
-  const Limits& limits = spec.limits;
-  if (limits.slots < 1 || limits.slots > (1u << 24)) {
-    return refuse(Code::kInvalidArgument,
-                  fmt::format("Limits::slots is 1 to {}, not {}", 1u << 24, limits.slots));
-  }
-  if (limits.depth < 1 || limits.depth > 62) {
-    return refuse(Code::kInvalidArgument,
-                  fmt::format("Limits::depth is 1 to 62, not {}", limits.depth));
-  }
-  const std::pair<const char*, uint32_t> tables[] = {{"buffers", limits.buffers},
-                                                     {"callables", limits.callables}};
-  for (const auto& [name, entries] : tables) {
-    if (entries >= 1 && entries <= kTableMax) continue;
-    return refuse(Code::kInvalidArgument,
-                  fmt::format("Limits::{} is 1 to {}, not {}", name, kTableMax, entries));
-  }
-  if (limits.heap_bytes < 4096 || limits.heap_bytes > kHeapBytesMax) {
-    return refuse(Code::kInvalidArgument, fmt::format("Limits::heap_bytes is 4096 to {}, not {}",
-                                                      kHeapBytesMax, limits.heap_bytes));
-  }
-  for (const int fd : spec.inherit_fds) {
-    if (fd >= 0) continue;
-    return refuse(Code::kInvalidArgument,
-                  fmt::format("WorkerSpec::inherit_fds names descriptor {}", fd));
-  }
-  return {};
 }
 
 uint64_t random_bits() {
@@ -84,31 +41,41 @@ uint64_t random_bits() {
 
 // ---------------------------------------------------------------- create, init
 
-Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec) {
-  STRATA_TRY(check_spec(spec));
+Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec, WorkerPlace place) {
+  STRATA_TRY(runtime::check_spec(spec));
   spec.limits.heap_bytes = (spec.limits.heap_bytes + 4095) / 4096 * 4096;
   STRATA_ASSIGN(os::SharedRegion heap,
                 os::SharedRegion::create("strata-heap", engine::heap_address_bytes(spec.limits)));
   STRATA_ASSIGN(os::SharedRegion hub, os::SharedRegion::create("strata-hub", mailbox::kHubBytes));
-  STRATA_ASSIGN(std::unique_ptr<runtime::Timeline> timeline, runtime::Timeline::create(spec));
-  std::shared_ptr<WorkerCore> core(
-      new WorkerCore(std::move(spec), std::move(heap), std::move(hub), std::move(timeline)));
+  std::unique_ptr<runtime::Timeline> timeline;
+  if (place.path.empty()) {
+    STRATA_ASSIGN(timeline, runtime::Timeline::create(spec));
+  }
+  std::shared_ptr<WorkerCore> core(new WorkerCore(
+      std::move(spec), std::move(place), std::move(heap), std::move(hub), std::move(timeline)));
   STRATA_ASSIGN(core->world_, runtime::ThreadWorld::create(core->hub_, core->heap_, core->path_));
   core->front_ = std::make_unique<engine::Front<runtime::ThreadWorld>>(*core->world_, *core->core_);
+  core->heed_cancel();
   return core;
 }
 
-WorkerCore::WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion hub,
-                       std::unique_ptr<runtime::Timeline> timeline)
+WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap,
+                       os::SharedRegion hub, std::unique_ptr<runtime::Timeline> timeline)
     : spec_(std::move(spec)),
-      path_(fmt::format("L{}", spec_.level)),
+      place_(std::move(place)),
+      path_(place_.path.empty() ? fmt::format("L{}", spec_.level) : place_.path),
       heap_(std::move(heap)),
       hub_(std::move(hub)),
       timeline_(std::move(timeline)) {
-  if (timeline_) recorder_ = timeline_->recorder(trace::Role::kParent, path_);
-  core_ = std::make_unique<engine::Core>(engine::Core::Options{
-      path_, spec_.limits, spec_.timeouts, random_bits(),
-      static_cast<uint32_t>(std::max(1, os::cores_in_affinity_mask() - 1)), recorder_.get()});
+  if (timeline_) place_.timeline = timeline_.get();
+  if (place_.timeline != nullptr) {
+    recorder_ = place_.timeline->recorder(trace::Role::kParent, path_);
+  }
+  const int cores = os::cores_in_affinity_mask();
+  if (place_.permits < 0) place_.permits = cores - 1;
+  core_ = std::make_unique<engine::Core>(
+      engine::Core::Options{path_, spec_.limits, spec_.timeouts, random_bits(),
+                            static_cast<uint32_t>(std::max(1, cores - 1)), recorder_.get()});
 }
 
 WorkerCore::~WorkerCore() {
@@ -134,56 +101,68 @@ Result<void> WorkerCore::init() {
   return {};
 }
 
-Result<void> WorkerCore::start_inline() {
-  inline_executor_ = std::make_unique<runtime::Executor>(heap_.bytes(), path_ + "/0");
-  runtime::Executor* const executor = inline_executor_.get();
-  auto run = [this, executor](const mailbox::TaskPost& post, std::span<const std::byte> args,
-                              const std::atomic<bool>& cancelled) {
+std::unique_ptr<WorkerCore::InlineTrace> WorkerCore::inline_trace(const std::string& path) const {
+  if (place_.timeline == nullptr) return nullptr;
+  auto recorder = place_.timeline->recorder(trace::Role::kInline, path);
+  if (!recorder) return nullptr;
+  return std::make_unique<InlineTrace>(InlineTrace{runtime::TaskTrace(std::move(recorder))});
+}
+
+void WorkerCore::add_inline_endpoint(runtime::InnerWorker* inner) {
+  const size_t number = inline_executors_.size();
+  inline_executors_.push_back(
+      std::make_unique<runtime::Executor>(segments(), fmt::format("{}/{}", path_, number), inner));
+  runtime::Executor* const executor = inline_executors_.back().get();
+  inline_traces_.push_back(inline_trace(fmt::format("{}/{}", path_, number)));
+  InlineTrace* const traced = inline_traces_.back().get();
+  auto run = [executor, traced](const mailbox::TaskPost& post, std::span<const std::byte> args,
+                                const std::atomic<bool>& cancelled) {
     mailbox::TaskOutcome outcome;
-    if (inline_trace_) inline_trace_->begin(inline_endpoint_->running(), post.callable);
+    if (traced != nullptr) traced->trace.begin(traced->endpoint->running(), post.callable);
     executor->run(
         post, args,
         {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
          &cancelled},
         &outcome);
-    if (inline_trace_) inline_trace_->end(outcome.outcome != mailbox::Outcome::kOk);
+    if (traced != nullptr) traced->trace.end(outcome.outcome != mailbox::Outcome::kOk);
     return engine::InlineOutcome{
         outcome.outcome,
         outcome.code,
         {outcome.result.begin(), outcome.result.end()},
         {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()}};
   };
-  auto control = [this, executor](uint32_t command, std::span<const std::byte> request) {
+  auto control = [executor, traced](uint32_t command, std::span<const std::byte> request) {
     std::string text;
     uint32_t code = 0;
-    const uint64_t since = inline_trace_ ? inline_trace_->now() : 0;
+    const uint64_t since = traced != nullptr ? traced->trace.now() : 0;
     if (command != mailbox::kCommandHello) {
       code = executor->control(command, request, &text);
-      if (inline_trace_) inline_trace_->control(since, command, request, code);
+      if (traced != nullptr) traced->trace.control(since, command, request, code);
     }
     const auto bytes = std::as_bytes(std::span(text));
     return std::pair(code, std::vector<std::byte>(bytes.begin(), bytes.end()));
   };
-  const bool any = spec_.sub_workers > 0;
-  if (any && timeline_) {
-    auto recorder = timeline_->recorder(trace::Role::kInline, path_ + "/0");
-    if (recorder) inline_trace_ = std::make_unique<runtime::TaskTrace>(std::move(recorder));
-  }
+  auto endpoint =
+      std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control});
+  if (traced != nullptr) traced->endpoint = endpoint.get();
   front_->call([&](engine::Core& core) {
-    if (any) {
-      auto endpoint =
-          std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control});
-      inline_endpoint_ = endpoint.get();
-      core.start_worker(core.add_worker(std::move(endpoint)), os::monotonic_now());
-    }
-    core.expect_no_more_workers();
+    const uint32_t worker = core.add_worker(std::move(endpoint));
+    STRATA_CHECK(worker == number);
+    if (inner != nullptr) core.mark_nested(worker);
+    core.start_worker(worker, os::monotonic_now());
   });
+}
+
+Result<void> WorkerCore::start_inline() {
+  STRATA_TRY(add_inline_workers());
+  if (spec_.sub_workers > 0) add_inline_endpoint(nullptr);
+  front_->call([&](engine::Core& core) { core.expect_no_more_workers(); });
   engine_ = std::thread([this] { front_->engine_main(); });
   return {};
 }
 
 Result<void> WorkerCore::start_children() {
-  const auto count = static_cast<uint32_t>(spec_.sub_workers);
+  const uint32_t count = worker_count() + static_cast<uint32_t>(spec_.sub_workers);
   if (count > 0) {
     // Else the process's server, which outlives this Worker, would keep the heap's pages with it.
     STRATA_TRY(heap_.set_inherited(false));
@@ -192,15 +171,15 @@ Result<void> WorkerCore::start_children() {
     STRATA_TRY(heap_.set_inherited(true));
     if (timeline_) STRATA_TRY(timeline_->set_inherited(true));
   }
+  world_->set_permits(place_.permits - static_cast<int>(worker_count()) * permits_below());
   STRATA_TRY(add_endpoints(count));
   if (count > 0) STRATA_TRY(world_->watch_server(*server_, count));
   for (uint32_t i = 0; i < count; ++i) {
-    const runtime::ChildSpec child{fmt::format("{}/{}", path_, i), heap_.size(),
-                                   world_->waiter_options(), timeline_ ? timeline_->bytes() : 0};
-    std::vector<int> fds = {mailboxes_[i].fd(), hub_.fd(), heap_.fd(), world_->signal_fd()};
-    if (timeline_) fds.push_back(timeline_->fd());
+    std::vector<int> fds = {mailboxes_[i].fd(), hub_.fd(), world_->signal_fd(), heap_.fd()};
+    for (const WorkerPlace::Heap& heap : place_.heaps) fds.push_back(heap.fd);
+    if (place_.timeline != nullptr) fds.push_back(place_.timeline->fd());
     world_->expect_child(i);
-    STRATA_TRY(server_->spawn(i, runtime::encode(child), fds));
+    STRATA_TRY(server_->spawn(i, runtime::encode(child_spec(i)), fds));
   }
   front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
   engine_ = std::thread([this] { front_->engine_main(); });
@@ -215,8 +194,10 @@ Result<void> WorkerCore::add_endpoints(uint32_t count) {
     mailboxes_.push_back(std::move(region));
     auto endpoint =
         std::make_unique<Endpoint>(mailbox::PlainMemory{}, mailboxes_.back().data(), FutexWaker{});
-    front_->call(
-        [&](engine::Core& core) { STRATA_CHECK(core.add_worker(std::move(endpoint)) == i); });
+    front_->call([&](engine::Core& core) {
+      STRATA_CHECK(core.add_worker(std::move(endpoint)) == i);
+      if (i < worker_count()) core.mark_nested(i);
+    });
   }
   return {};
 }
@@ -285,7 +266,7 @@ Result<void> WorkerCore::close() {
   Result<void> ended = end_children();
   finish_close();
   log_unseen_errors();
-  const Result<void> written = timeline_ ? timeline_->write() : Result<void>();
+  const Result<void> written = write_timeline();
   if (!error && !ended) error = std::move(ended).error();
   if (!error) return written;
   if (!written) fmt::print(stderr, "strata: {}\n", written.error().to_string());
@@ -294,9 +275,13 @@ Result<void> WorkerCore::close() {
 
 // Asks the children to end, and kills those that do not.
 Result<void> WorkerCore::end_children() {
-  if (!server_) return {};
+  Result<void> inlined;
+  for (const InlineWorker& worker : inline_workers_) {
+    if (Result<void> closed = worker.core->close(); inlined && !closed) inlined = std::move(closed);
+  }
+  if (!server_) return inlined;
   front_->call([](engine::Core& core) { core.ask_exit(os::monotonic_now()); });
-  const base::Duration grace = base::Duration::from_ms(spec_.timeouts.exit_ms);
+  const base::Duration grace = base::Duration::from_ms(runtime::exit_grace_ms(spec_));
   const bool in_time =
       front_->wait("its children to exit", os::monotonic_now() + grace,
                    [this](engine::Core&) { return world_->children_alive() == 0; });
@@ -318,21 +303,33 @@ Result<void> WorkerCore::end_children() {
   return down;
 }
 
+Result<void> WorkerCore::write_timeline() {
+  return timeline_ ? timeline_->write() : Result<void>();
+}
+
 void WorkerCore::finish_close() {
   front_->stop();
   if (engine_.joinable()) engine_.join();
   life_ = Life::kClosed;
 }
 
-std::vector<Worker::Child> WorkerCore::children() {
-  return front_->call([this](engine::Core& core) {
+std::vector<Worker::Child> WorkerCore::sub_children() {
+  return children(worker_count(), worker_count() + static_cast<uint32_t>(spec_.sub_workers));
+}
+
+std::vector<Worker::Child> WorkerCore::next_level_children() {
+  return children(0, worker_count());
+}
+
+std::vector<Worker::Child> WorkerCore::children(uint32_t begin, uint32_t end) {
+  return front_->call([&](engine::Core& core) {
     std::vector<Worker::Child> out;
     // Until then init() is still making what is looked at here.
     const Life life = life_.load(std::memory_order_acquire);
     if (life == Life::kCreated || life == Life::kStarting || !server_) return out;
     // While nothing runs nobody listens for deaths.
     world_->collect(core, false);
-    for (uint32_t worker = 0; worker < core.worker_count(); ++worker) {
+    for (uint32_t worker = begin; worker < end; ++worker) {
       const runtime::ThreadWorld::Child& child = world_->child(worker);
       out.push_back({child.pid, !child.gone, core.tasks_done(worker)});
     }

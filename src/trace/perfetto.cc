@@ -91,7 +91,8 @@ class RingWriter {
     names_ = report_.names(at_);
     const std::vector<Lane> lanes = report_.lanes(at_);
     for (const Lane& lane : lanes) {
-      name_lane(lane.number, lane.name);
+      const bool inlined = ring_.role == Role::kInline;
+      name_lane(lane.number, inlined ? fmt::format("{} of {}", lane.name, ring_.path) : lane.name);
       for (const Slice& slice : lane.slices) write(lane, slice);
     }
     if (ring_.dropped > 0) write_dropped(lanes);
@@ -202,6 +203,10 @@ class RingWriter {
   std::vector<std::string> names_;
 };
 
+std::string_view parent_path(std::string_view path) {
+  return path.substr(0, std::min(path.rfind('/'), path.size()));
+}
+
 // One process: its first ring says what it is; a child that is a Worker has two.
 struct Process {
   int64_t pid = 0;
@@ -215,9 +220,10 @@ std::vector<Process> processes_of(const Report& report) {
     Process* found = nullptr;
     for (Process& process : out) {
       const Region::RingInfo& first = report.rings()[process.rings[0]];
-      // A child's tasks that are calls in its parent's process belong there.
-      const bool inside = ring.role == Role::kInline || ring.path == first.path;
-      if (ring.pid == first.pid && inside) found = &process;
+      // Tasks that are calls in their parent's process belong there; a Worker below that is calls
+      // too is shown as a process of its own.
+      const std::string_view path = ring.role == Role::kInline ? parent_path(ring.path) : ring.path;
+      if (ring.pid == first.pid && path == first.path) found = &process;
     }
     if (found == nullptr) found = &out.emplace_back(Process{ring.pid, {}});
     found->rings.push_back(at);

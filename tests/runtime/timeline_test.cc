@@ -1,18 +1,16 @@
 // Timelines of real Workers: the file is read back, by Python's json too.
-#include <dirent.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <sstream>
 
+#include "tests/runtime/nested_util.h"
 #include "tests/runtime/worker_test_util.h"
 
 namespace strata::test {
@@ -165,6 +163,190 @@ TEST_P(TimelineOfBothStarts, HasEveryTaskWithItsDispatchAndItsOutcome) {
   EXPECT_EQ(names_of(trace.all("gone")),
             fork ? (std::multiset<std::string>{"worker 0 ended", "worker 1 ended"})
                  : std::multiset<std::string>{});
+}
+
+TEST_P(TimelineOfBothStarts, ShowsWorkersInWorkersEachBelowTheTaskThatUsesThem) {
+  WorkerSpec tree = pod(GetParam(), 2, 1);
+  tree.timeline = path("trace.json");
+  {
+    auto worker = Worker::create(tree).value();
+    const auto stage = registered<scale_in_subs>(*worker, "scale_in_subs");
+    worker->register_inner(local_function<scale_add>("scale_add")).value();
+    worker->init().value();
+    const Buffer x = worker->create_buffer(8 * 64).value();
+    worker
+        ->run([&](Orchestrator& orch) {
+          for (uint64_t i = 0; i < 8; ++i) {
+            submit_next(orch, stage,
+                        TaskArgs()
+                            .add_tensor(x.tensor<int64_t>({8}, i * 64), INOUT)
+                            .add_scalar(int64_t{3})
+                            .add_scalar(int64_t{1}))
+                .value();
+          }
+        })
+        .value();
+    worker->close().value();
+  }
+  const Trace trace(path("trace.json"));
+  const std::set<std::string> forked = {"L4 Worker", "L4/0 Worker", "L4/1 Worker", "L4/0/0 SUB",
+                                        "L4/1/0 SUB"};
+  const std::set<std::string> inlined = {"L4 Worker", "L4/0 Worker", "L4/1 Worker"};
+  EXPECT_EQ(trace.processes(), GetParam() == StartMethod::kFork ? forked : inlined);
+  const std::vector<Json> tasks = trace.all("task");
+  EXPECT_EQ(names_of(tasks).count("scale_in_subs"), 8u);
+  EXPECT_EQ(names_of(tasks).count("scale_add"), 8u);
+  for (const Json& task : tasks) EXPECT_TRUE(task.contains("bind_id")) << task;
+  // Each inner task lies within an outer one.
+  for (const Json& inner : tasks) {
+    if (inner["name"] != "scale_add") continue;
+    bool within = false;
+    for (const Json& outer : tasks) {
+      const double begin = outer["ts"], end = begin + outer["dur"].get<double>();
+      within = within || (outer["name"] == "scale_in_subs" && inner["ts"] >= begin &&
+                          inner["ts"].get<double>() + inner["dur"].get<double>() <= end + 0.001);
+    }
+    EXPECT_TRUE(within) << inner;
+  }
+}
+
+void kill_own_process(Call&) {
+  ::kill(::getpid(), SIGKILL);
+}
+
+TEST_F(TimelineTest, ShowsTheTaskThatRanWhenItsChildWasKilled) {
+  {
+    auto worker = started(spec(StartMethod::kFork, 2));
+    const CallableHandle dies = registered<kill_own_process>(*worker, "kill_own_process");
+    const Result<void> ended =
+        worker->run([&](Orchestrator& orch) { orch.submit_sub(dies, {}).value(); });
+    expect_error(ended, Code::kEndpointFailed, "killed");
+    worker->close().value();
+  }
+  const Trace trace(path("trace.json"));
+  const std::vector<Json> tasks = trace.all("task");
+  ASSERT_EQ(tasks.size(), 1u);
+  EXPECT_EQ(tasks[0]["name"], "kill_own_process (lost)");
+  EXPECT_EQ(tasks[0]["args"]["outcome"], "lost");
+  EXPECT_TRUE(tasks[0].contains("bind_id"));
+  ASSERT_EQ(trace.all("completion").size(), 1u);
+  EXPECT_EQ(trace.all("completion")[0]["args"]["outcome"], "lost");
+  const auto gone = names_of(trace.all("gone"));
+  EXPECT_EQ(gone.count("worker 0 ended (lost)") + gone.count("worker 1 ended (lost)"), 1u);
+  // It ends when the parent learns of it, not with the file.
+  const double end = tasks[0]["ts"].get<double>() + tasks[0]["dur"].get<double>();
+  EXPECT_LE(end,
+            trace.all("run")[0]["ts"].get<double>() + trace.all("run")[0]["dur"].get<double>());
+}
+
+TEST_F(TimelineTest, ShowsWhatACancelSkipped) {
+  {
+    auto worker = started(spec(StartMethod::kFork, 1));
+    Gate gate(*worker);
+    const CallableHandle stand = registered<stand_at_gate>(*worker, "stand_at_gate");
+    RunHandle run = worker
+                        ->submit([&](Orchestrator& orch) {
+                          for (int i = 0; i < 3; ++i) orch.submit_sub(stand, gate.args()).value();
+                        })
+                        .value();
+    ASSERT_TRUE(gate.await_started(1));
+    run.cancel();
+    EXPECT_FALSE(run.wait().ok());
+    worker->close().value();
+  }
+  const Trace trace(path("trace.json"));
+  EXPECT_EQ(names_of(trace.all("cancel")), (std::multiset<std::string>{"cancel run 1"}));
+  EXPECT_EQ(names_of(trace.all("run")), (std::multiset<std::string>{"run 1 (cancelled)"}));
+  EXPECT_EQ(trace.all("task").size(), 1u);
+  const auto skips = names_of(trace.all("skip"));
+  EXPECT_EQ(skips.count("stand_at_gate (cancelled)"), 2u);
+}
+
+TEST_F(TimelineTest, TheEnvironmentAsksForOneFileForEachWorker) {
+  ::setenv("STRATA_TIMELINE", path("env %p.json").c_str(), 1);
+  const std::string stem = "env " + std::to_string(::getpid());
+  for (int i = 0; i < 2; ++i) started(StartMethod::kFork, 1)->close().value();
+  started(spec(StartMethod::kFork, 1))->close().value();  // its own option comes first
+  const std::set<std::string> found = files();
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_TRUE(found.contains("trace.json"));
+  for (const std::string& name : found) {
+    const Trace trace(path(name));
+    EXPECT_EQ(trace.processes().size(), 2u);
+    if (name != "trace.json") EXPECT_EQ(name.rfind(stem, 0), 0u) << name;
+  }
+  ::setenv("STRATA_TIMELINE", "", 1);
+  started(StartMethod::kFork, 1)->close().value();
+  EXPECT_EQ(files().size(), 3u);
+}
+
+TEST_F(TimelineTest, AFileThatCannotBeWrittenIsToldAtOnce) {
+  WorkerSpec spec = spec_of(StartMethod::kFork, 1);
+  spec.timeline = path("no/such/folder.json");
+  expect_error(Worker::create(spec), Code::kSystem, "WorkerSpec::timeline");
+  expect_error(Worker::create(spec), Code::kSystem, spec.timeline);
+  spec.timeline = folder_;
+  expect_error(Worker::create(spec), Code::kInvalidArgument, "not a regular file");
+  spec.timeline = "/dev/null";
+  expect_error(Worker::create(spec), Code::kInvalidArgument, "not a regular file");
+  spec.timeline.clear();
+  ::setenv("STRATA_TIMELINE", path("no/such/folder.json").c_str(), 1);
+  expect_error(Worker::create(spec), Code::kSystem, "STRATA_TIMELINE");
+  ::unsetenv("STRATA_TIMELINE");
+  WorkerSpec tree = pod(StartMethod::kFork, 1, 0);
+  tree.workers[0].timeline = path("trace.json");
+  expect_error(Worker::create(tree), Code::kInvalidArgument, "WorkerSpec::timeline");
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(TimelineTest, OneFileIsOfOneWorkerAtATime) {
+  auto first = started(spec(StartMethod::kFork, 1));
+  expect_error(Worker::create(spec(StartMethod::kFork, 1)), Code::kWrongState, "trace.json");
+  first->close().value();
+  started(spec(StartMethod::kFork, 1))->close().value();
+  EXPECT_EQ(files(), (std::set<std::string>{"trace.json"}));
+}
+
+TEST_F(TimelineTest, AWorkerThatNeverRanLeavesNoFile) {
+  { auto worker = Worker::create(spec(StartMethod::kFork, 1)).value(); }
+  {
+    auto worker = Worker::create(spec(StartMethod::kFork, 1)).value();
+    worker->close().value();
+    EXPECT_TRUE(files().empty());
+  }
+  std::ofstream(path("trace.json")) << "an older one";
+  { auto worker = Worker::create(spec(StartMethod::kFork, 1)).value(); }
+  EXPECT_EQ(text_of(path("trace.json")), "an older one");
+  started(spec(StartMethod::kFork, 1))->close().value();
+  EXPECT_EQ(Trace(path("trace.json")).processes().size(), 2u);
+}
+
+TEST_F(TimelineTest, AFileForWhichThereIsNoRoomIsAnErrorOfClose) {
+  auto worker = started(spec(StartMethod::kFork, 1));
+  run_some(*worker, 200);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Result<void> closed = worker->close();
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_FALSE(closed.ok());
+  EXPECT_NE(closed.error().to_string().find("WorkerSpec::timeline"), std::string::npos);
+  EXPECT_NE(closed.error().to_string().find(path("trace.json")), std::string::npos)
+      << closed.error().to_string();
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(TimelineTest, ChangesOfTheFolderDoNotMoveTheFile) {
+  char before[4096];
+  ASSERT_NE(::getcwd(before, sizeof before), nullptr);
+  ASSERT_EQ(::chdir(folder_.c_str()), 0);
+  WorkerSpec relative = spec_of(StartMethod::kFork, 1);
+  relative.timeline = "relative.json";
+  auto worker = started(relative);
+  ASSERT_EQ(::chdir(before), 0);
+  worker->close().value();
+  EXPECT_EQ(files(), (std::set<std::string>{"relative.json"}));
 }
 
 }  // namespace
