@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <set>
 #include <string_view>
 
@@ -207,6 +209,17 @@ std::string_view parent_path(std::string_view path) {
   return path.substr(0, std::min(path.rfind('/'), path.size()));
 }
 
+// Of "L4/0/12" 0 and 12: by these a parent comes before what is below it, and worker 2 before 10.
+std::vector<uint32_t> numbers_of(std::string_view path) {
+  std::vector<uint32_t> out;
+  for (size_t at = path.find('/'); at != std::string_view::npos; at = path.find('/', at + 1)) {
+    uint32_t number = 0;
+    std::from_chars(path.data() + at + 1, path.data() + path.size(), number);
+    out.push_back(number);
+  }
+  return out;
+}
+
 // One process: its first ring says what it is; a child that is a Worker has two.
 struct Process {
   int64_t pid = 0;
@@ -228,6 +241,10 @@ std::vector<Process> processes_of(const Report& report) {
     if (found == nullptr) found = &out.emplace_back(Process{ring.pid, {}});
     found->rings.push_back(at);
   }
+  std::stable_sort(out.begin(), out.end(), [&](const Process& a, const Process& b) {
+    return numbers_of(report.rings()[a.rings[0]].path) <
+           numbers_of(report.rings()[b.rings[0]].path);
+  });
   // The kernel may have given a number twice.
   std::set<int64_t> used;
   for (Process& process : out) {
