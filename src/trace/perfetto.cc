@@ -288,10 +288,10 @@ void write_perfetto_json(Report& report, const Facts& facts, std::ostream& out) 
   }
   out << "\n],\n\"otherData\":{";
   for (const auto& [key, value] : facts) out << quoted(key) << ":" << quoted(value) << ",";
-  out << fmt::format(
-      R"("dropped_events":{},"bad_events":{},"names_without_room":{},"processes_without_ring":{}}}}})"
-      "\n",
-      dropped, bad, nameless, report.refused());
+  out << fmt::format(R"("dropped_events":{},"bad_events":{},)", dropped, bad)
+      << fmt::format(R"("names_without_room":{},"processes_without_ring":{})", nameless,
+                     report.refused())
+      << "}}\n";
 }
 
 }  // namespace strata::trace
