@@ -346,6 +346,29 @@ TEST(Groups, TheFirstFailureIsTheGroupsAndPoisonsAllItsOutputs) {
   EXPECT_EQ(rig.causes.at(reader), 7u);
 }
 
+TEST(Groups, AMemberThatHasEndedKeepsItsSlotUntilTheGroupEnds) {
+  GroupRig rig(2);
+  const uint32_t run = rig.scheduler.open_run();
+  const uint32_t group = rig.group(run, {kNone, kNone});
+  const std::vector<Assignment> launched = rig.assignments();
+  rig.end(launched[0].slot);
+  EXPECT_TRUE(rig.release().empty());
+  EXPECT_EQ(rig.state(launched[0].slot), SlotState::kTerminal);
+  rig.fail(launched[1].slot, 3);
+  EXPECT_EQ(rig.release().size(), 3u);
+  EXPECT_EQ(rig.outcomes.at(group), Outcome::kTaskFailed);
+}
+
+TEST(Groups, AReaderThatIsSubmittedWhileMembersRunWaitsForTheGroup) {
+  GroupRig rig(2);
+  const uint32_t run = rig.scheduler.open_run();
+  rig.group(run, {kNone, kNone}, {output(1)});
+  const std::vector<Assignment> launched = rig.assignments();
+  const uint32_t reader = rig.submit(run, {input(1)});
+  for (const Assignment& assignment : launched) rig.end(assignment.slot);
+  EXPECT_EQ(rig.dispatch(), (Slots{reader}));
+}
+
 TEST(Groups, OneThatReadsPoisonIsSkippedWithItsMembers) {
   GroupRig rig(2);
   const uint32_t run = rig.scheduler.open_run();
@@ -451,7 +474,7 @@ TEST(Groups, TheOldestWaitingGroupComesFirst) {
   EXPECT_EQ(rig.scheduler.slot(launched[0].slot).group, rig.scheduler.slot(first).group);
   for (const Assignment& assignment : launched) rig.end(assignment.slot);
   EXPECT_EQ(rig.assignments().size(), 1u);
-  EXPECT_EQ(rig.state(second), SlotState::kQueued);
+  EXPECT_EQ(rig.state(second), SlotState::kLaunched);
 }
 
 TEST(Groups, TheDeliberateFault11LaunchesBehindAQueuedTask) {
