@@ -18,6 +18,7 @@
 #include "buffer/buffer_table.h"
 #include "engine/cause_table.h"
 #include "engine/core_types.h"
+#include "engine/imports.h"
 #include "engine/run_record.h"
 #include "engine/segment_space.h"
 #include "model/args.h"
@@ -35,7 +36,7 @@ class Core final : private EndpointSink {
 
   explicit Core(Options options);
 
-  // --- Workers. `endpoint` lives as long as the Core. At most one is inline.
+  // --- Workers. `endpoint` lives as long as the Core.
   uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps caps = {});
   // Its process stands: it is greeted, callables are replayed to it, then it takes tasks.
   void start_worker(uint32_t worker, base::Instant now);
@@ -60,9 +61,14 @@ class Core final : private EndpointSink {
   void release_buffer(uint32_t index);
   void clear_error(uint32_t index) { sched_.poison().clear(index); }
   const buffer::BufferTable& buffers() const { return buffers_; }
+  // Lends the arguments of one task of the Worker above to the tasks of the next run; gives the
+  // index of each one's buffer here. Ended when that run is done. One at a time.
+  Result<void> begin_imports(std::span<const ImportedArg> args, std::vector<uint32_t>* indices);
+  void end_imports();
 
   // --- Callables. One registration at a time: begin, then wait for its outcome. On the listed
-  // workers, or where none is listed on all that can run its kind, later ones too.
+  // workers, or where none is listed on all that can run its kind (of an inner one: on all that are
+  // Workers), later ones too.
   Result<void> begin_register(const registry::PreparePayload& payload, base::Instant now,
                               std::span<const uint32_t> listed = {});
   std::optional<Result<registry::EntryRef>> take_register_outcome();
@@ -175,8 +181,8 @@ class Core final : private EndpointSink {
   bool check_worker(int32_t worker, const Job& job, std::optional<Error>* error) const;
   bool check_members(const Job& job, size_t members, std::span<const int32_t> workers,
                      const sched::Target& any, std::optional<Error>* error);
-  bool collect_members(std::span<const TaskArgs> members, std::vector<size_t>* payload_bytes,
-                       std::optional<Error>* error);
+  bool collect_members(const Job& job, std::span<const TaskArgs> members,
+                       std::vector<size_t>* payload_bytes, std::optional<Error>* error);
   void write_payload(uint32_t slot, const Job& job, const TaskArgs& args, size_t first_placement);
   void unbar_workers();
   void account_terminal();
@@ -200,11 +206,15 @@ class Core final : private EndpointSink {
   bool slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const;
   // Appends to accesses_ and placements_.
   bool accesses_of(const TaskArgs& args, std::optional<Error>* error);
+  Result<uint32_t> import_of(const ImportedArg& arg);
+  bool with_refs(const Job& job) const { return nested_ && job.where.pool == Pool::kNext; }
 
   Options options_;
   sched::Scheduler sched_;
   registry::Registry registry_;
   buffer::BufferTable buffers_;
+  Imports imports_;
+  bool nested_ = false;  // the next level are Workers: their tasks are told which memory they get
   buffer::Arena arena_;
   SegmentSpace space_;
   std::vector<uint64_t> segment_offsets_;  // of the arena's segments in the heap
@@ -212,9 +222,9 @@ class Core final : private EndpointSink {
   std::vector<uint32_t> free_segments_;
   CauseTable causes_;
   std::vector<WorkerEntry> workers_;
-  InlineEndpoint* inline_ = nullptr;
-  std::vector<uint32_t> busy_;    // workers that may have news
-  std::vector<uint32_t> barred_;  // workers whose rings are full
+  std::vector<InlineEndpoint*> inline_;  // by worker
+  std::vector<uint32_t> busy_;           // workers that may have news
+  std::vector<uint32_t> barred_;         // workers whose rings are full
   bool workers_expected_ = true;
   uint32_t polled_ = 0;  // the worker whose news are being taken
   uint32_t controls_open_ = 0;

@@ -82,8 +82,13 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
   if (command == static_cast<uint32_t>(Command::kHello) && entry.state == WorkerState::kGreeted) {
     --controls_open_;
     entry.state = WorkerState::kReplaying;
+    if (code != 0) {
+      STRATA_MARK("engine: a worker says why it cannot start");
+      doubt(worker, text_of(bytes));
+      return;
+    }
     if (const Result<size_t> added = registry_.on_worker_added(
-            worker, static_cast<uint32_t>(entry.caps.pool), entry.caps.kinds);
+            worker, static_cast<uint32_t>(entry.caps.pool), entry.caps.kinds, entry.caps.nested);
         !added) {
       doubt(worker, added.error().message());
     }
@@ -99,7 +104,7 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
   registry::Reply reply{worker, action.transaction, action.phase, std::nullopt, {}};
   if (code != 0) {
     reply.failure = static_cast<Code>(code);
-    reply.text = text_of(bytes);
+    reply.text = fmt::format("{}: {}", worker_name(worker), text_of(bytes));
   }
   registry_.on_reply(reply);
   notable_ = true;
@@ -139,10 +144,15 @@ Result<void> Core::begin_register(const registry::PreparePayload& payload, base:
                                   std::span<const uint32_t> listed) {
   const CallableKind kind = model::kind_of(payload.descriptor);
   const auto can_run = [&](uint32_t worker) {
+    if (payload.inner) return workers_[worker].caps.nested;
     return (workers_[worker].caps.kinds >> static_cast<uint32_t>(kind) & 1) != 0;
   };
+  std::vector<uint32_t> all, later;
   for (const uint32_t worker : listed) {
-    if (worker >= workers_.size()) {
+    const bool there = worker < workers_.size();
+    (there ? all : later).push_back(worker);
+    if (!there && workers_expected_) continue;
+    if (!there) {
       return Error(
           Code::kNotFound, Scope::kCall,
           fmt::format("there is no worker {}; this Worker has {}", worker, workers_.size()),
@@ -154,13 +164,13 @@ Result<void> Core::begin_register(const registry::PreparePayload& payload, base:
                              name_of(kind), worker_name(worker)),
                  options_.path);
   }
-  std::vector<uint32_t> all(listed.begin(), listed.end());
   for (uint32_t worker = 0; worker < workers_.size() && listed.empty(); ++worker) {
     if (workers_[worker].state == WorkerState::kReady && can_run(worker)) all.push_back(worker);
   }
-  STRATA_TRY(registry_.begin(payload, all,
-                             listed.empty() ? registry::Registry::Reach::kEverywhere
-                                            : registry::Registry::Reach::kListed));
+  STRATA_TRY(registry_.begin(
+      payload, all,
+      listed.empty() ? registry::Registry::Reach::kEverywhere : registry::Registry::Reach::kListed,
+      later));
   pump_registry(now);
   return {};
 }

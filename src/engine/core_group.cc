@@ -71,8 +71,8 @@ bool Core::check_members(const Job& job, size_t members, std::span<const int32_t
 }
 
 // Accesses and placements of all members, one member after the other.
-bool Core::collect_members(std::span<const TaskArgs> members, std::vector<size_t>* payload_bytes,
-                           std::optional<Error>* error) {
+bool Core::collect_members(const Job& job, std::span<const TaskArgs> members,
+                           std::vector<size_t>* payload_bytes, std::optional<Error>* error) {
   accesses_.clear();
   placements_.clear();
   member_of_.clear();
@@ -85,7 +85,7 @@ bool Core::collect_members(std::span<const TaskArgs> members, std::vector<size_t
       return false;
     }
     member_of_.resize(accesses_.size(), static_cast<uint32_t>(i));
-    payload_bytes->push_back(sizeof(TaskHead) + model::encoded_bytes(members[i]));
+    payload_bytes->push_back(sizeof(TaskHead) + model::encoded_bytes(members[i], with_refs(job)));
   }
   if (accesses_.size() > kGroupTensorsMax) {
     *error = refuse(
@@ -117,7 +117,7 @@ Core::Submitted Core::submit_group(RunRecord& run, const Job& job,
   if (!find_target(anywhere, &any, error)) return Submitted::kRefused;
   if (!check_members(job, members.size(), workers, any, error)) return Submitted::kRefused;
   std::vector<size_t> payload_bytes;
-  if (!collect_members(members, &payload_bytes, error)) return Submitted::kRefused;
+  if (!collect_members(job, members, &payload_bytes, error)) return Submitted::kRefused;
   std::vector<uint32_t> wanted(members.size(), sched::kNone);
   for (size_t i = 0; i < workers.size(); ++i) {
     if (workers[i] != -1) wanted[i] = static_cast<uint32_t>(workers[i]);

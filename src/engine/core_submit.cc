@@ -59,7 +59,8 @@ void Core::collect_freed() {
   for (const buffer::BufferTable::Freed& freed : freed_) {
     sched_.tensor_map().drop_buffer(freed.index);
     sched_.poison().drop_buffer(freed.index);
-    if (freed.segment != buffer::kNoSegment) arena_.free(freed.segment, freed.segment_offset);
+    if (freed.import || freed.segment == buffer::kNoSegment) continue;
+    arena_.free(freed.segment, freed.segment_offset);
   }
   if (arena_.has_droppable()) collect_droppable();
 }
@@ -233,8 +234,17 @@ bool Core::accesses_of(const TaskArgs& args, std::optional<Error>* error) {
       return false;
     }
     accesses_.push_back({arg.tensor.buffer_index, *region, reads(arg.tag), writes(arg.tag)});
+    if (entry->import == buffer::BufferTable::kOwn) [[likely]] {
+      placements_.push_back({0, segment_offsets_[entry->segment] + entry->segment_offset,
+                             model::kTransferMap, entry->bytes});
+      continue;
+    }
+    if (auto refusal = imports_.refusal(entry->import, *region, arg.tag)) {
+      *error = std::move(refusal);
+      return false;
+    }
     placements_.push_back(
-        {0, segment_offsets_[entry->segment] + entry->segment_offset, model::kTransferMap});
+        {entry->segment, entry->segment_offset, model::kTransferMap, entry->bytes});
   }
   return true;
 }
@@ -319,7 +329,8 @@ void Core::write_payload(uint32_t index, const Job& job, const TaskArgs& args,
   head->post.deadline_ms = job.config.deadline_ms;
   size_t next = first_placement;
   model::encode_args(
-      args, [&](const Tensor&) { return placements_[next++]; }, payload + sizeof(TaskHead));
+      args, [&](const Tensor&) { return placements_[next++]; }, payload + sizeof(TaskHead),
+      with_refs(job));
 }
 
 Core::Submitted Core::submit(RunRecord& run, const Job& job, const TaskArgs& args, TaskRef* out,
@@ -334,7 +345,7 @@ Core::Submitted Core::submit(RunRecord& run, const Job& job, const TaskArgs& arg
   accesses_.clear();
   placements_.clear();
   if (!accesses_of(args, error)) return Submitted::kRefused;
-  const size_t args_bytes = model::encoded_bytes(args);
+  const size_t args_bytes = model::encoded_bytes(args, with_refs(job));
   if (!sched_.admits(accesses_, sizeof(TaskHead) + args_bytes)) {
     STRATA_MARK("engine: a submit finds no room");
     return Submitted::kFull;

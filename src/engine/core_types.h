@@ -43,6 +43,7 @@ static_assert(sched::kPools == 2 && registry::kPools == 2);
 struct WorkerCaps {
   Pool pool = Pool::kSub;
   uint32_t kinds = ~0u;
+  bool nested = false;  // a Worker itself: it takes inner registrations
 };
 
 // Where a task may go.

@@ -85,6 +85,12 @@ class Front {
   Result<registry::EntryRef> register_callable(const registry::PreparePayload& payload,
                                                std::span<const uint32_t> listed = {});
 
+  // `poll(Core&)` runs under the token in every wait, at least that often. Before any wait.
+  void poll_while_waiting(base::Duration every, std::function<void(Core&)> poll) {
+    poll_every_ = every;
+    poll_ = std::move(poll);
+  }
+
   // The engine thread's life; returns after stop().
   void engine_main();
   void stop();
@@ -123,6 +129,8 @@ class Front {
   bool build_taken_ = false;
   bool registering_ = false;
   std::atomic<const void*> builder_{nullptr};
+  std::function<void(Core&)> poll_;
+  base::Duration poll_every_{};
 };
 
 }  // namespace strata::engine

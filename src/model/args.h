@@ -3,7 +3,8 @@
 //
 // Not the wire form of a TASK: both ends have the same layout id. All fields little-endian, all
 // parts 8-byte aligned: ArgsHeader; for each tensor an ArgsTensor, u64 shape x rank,
-// i64 stride x rank; u64 scalars; inline bytes, padded with zeros to 8. Pure; any thread.
+// i64 stride x rank; for a child Worker an ArgsRef for each tensor; u64 scalars; inline bytes,
+// padded with zeros to 8. Pure; any thread.
 #pragma once
 
 #include <array>
@@ -28,9 +29,10 @@ struct ArgsHeader {
   uint32_t tensor_count;
   uint32_t scalar_count;
   uint32_t inline_bytes;
-  uint32_t reserved;  // 0
+  uint32_t flags;  // kArgsWithRefs
 };
 static_assert(sizeof(ArgsHeader) == 16);
+inline constexpr uint32_t kArgsWithRefs = 1;
 
 struct ArgsTensor {
   uint32_t segment;
@@ -43,11 +45,20 @@ struct ArgsTensor {
 };
 static_assert(sizeof(ArgsTensor) == 24);
 
+// What a child Worker needs to pass a tensor on: which memory it is.
+struct ArgsRef {
+  Uid uid;
+  uint64_t offset;        // of the first element in the buffer
+  uint64_t buffer_bytes;  // the buffer lies in the tensor's segment, this many bytes
+};
+static_assert(sizeof(ArgsRef) == 32);
+
 // Where a tensor's buffer begins.
 struct Placement {
   uint32_t segment = 0;
   uint64_t offset = 0;  // of the buffer in the segment
   uint8_t transfer = kTransferMap;
+  uint64_t buffer_bytes = 0;  // told with refs
 };
 
 // The limits of TaskArgs, and dtype, tag and rank of each tensor. Says nothing of buffers.
@@ -55,31 +66,41 @@ Result<void> check_args(const TaskArgs& args);
 
 // At most this many for any arguments that check_args accepts.
 inline constexpr size_t kEncodedArgsBytesMax =
-    sizeof(ArgsHeader) + TaskArgs::kTensorsMax * (sizeof(ArgsTensor) + 16 * Tensor::kRankMax) +
+    sizeof(ArgsHeader) +
+    TaskArgs::kTensorsMax * (sizeof(ArgsTensor) + 16 * Tensor::kRankMax + sizeof(ArgsRef)) +
     TaskArgs::kScalarsMax * 8 + TaskArgs::kInlineBytesMax;
 
 // Of arguments that check_args accepts. A multiple of 8.
-inline size_t encoded_bytes(const TaskArgs& args) {
+inline size_t encoded_bytes(const TaskArgs& args, bool refs = false) {
   size_t n = sizeof(ArgsHeader) + 8 * args.scalars().size() +
              ((args.inline_bytes().size() + 7) & ~size_t{7});
+  if (refs) n += sizeof(ArgsRef) * args.tensors().size();
   for (const TensorArg& arg : args.tensors()) {
     n += sizeof(ArgsTensor) + 16 * size_t{arg.tensor.rank};
   }
   return n;
 }
 
-// Writes encoded_bytes(args) bytes to `out`. `resolve(const Tensor&)` gives the Placement of its
-// buffer. Every tensor lies inside its buffer (extent_of), else nbytes means nothing.
+// Writes encoded_bytes(args, refs) bytes to `out`. `resolve(const Tensor&)` gives the Placement of
+// its buffer, once for each tensor in their order. Every tensor lies inside its buffer (extent_of),
+// else nbytes means nothing. `refs`: for a child Worker.
 template <class Resolve>
-void encode_args(const TaskArgs& args, Resolve&& resolve, std::byte* out) {
+void encode_args(const TaskArgs& args, Resolve&& resolve, std::byte* out, bool refs = false) {
   const auto put = [&out](const void* from, size_t n) {
     std::memcpy(out, from, n);
     out += n;
   };
-  const ArgsHeader header{static_cast<uint32_t>(args.tensors().size()),
-                          static_cast<uint32_t>(args.scalars().size()),
-                          static_cast<uint32_t>(args.inline_bytes().size()), 0};
+  const ArgsHeader header{
+      static_cast<uint32_t>(args.tensors().size()), static_cast<uint32_t>(args.scalars().size()),
+      static_cast<uint32_t>(args.inline_bytes().size()), refs ? kArgsWithRefs : 0};
   put(&header, sizeof header);
+  std::byte* ref = nullptr;  // of the next tensor
+  if (refs) {
+    ref = out;
+    for (const TensorArg& arg : args.tensors()) {
+      ref += sizeof(ArgsTensor) + 16 * size_t{arg.tensor.rank};
+    }
+  }
   for (const TensorArg& arg : args.tensors()) {
     const Tensor& t = arg.tensor;
     const Placement place = resolve(t);
@@ -99,7 +120,12 @@ void encode_args(const TaskArgs& args, Resolve&& resolve, std::byte* out) {
     put(&fixed, sizeof fixed);
     for (int d = 0; d < t.rank; ++d) put(&t.shape[d], 8);
     for (int d = 0; d < t.rank; ++d) put(&t.stride[d], 8);
+    if (!refs) continue;
+    const ArgsRef named{t.uid, t.offset, place.buffer_bytes};
+    std::memcpy(ref, &named, sizeof named);
+    ref += sizeof named;
   }
+  if (refs) out = ref;
   if (header.scalar_count > 0) put(args.scalars().data(), 8 * args.scalars().size());
   if (header.inline_bytes > 0) {
     put(args.inline_bytes().data(), header.inline_bytes);
@@ -112,6 +138,15 @@ void encode_args(const TaskArgs& args, Resolve&& resolve, std::byte* out) {
 struct MappedSegment {
   std::byte* base = nullptr;
   uint64_t bytes = 0;
+};
+
+// Of a decoded tensor: which memory it is, and where that begins in its segment.
+struct DecodedRef {
+  Uid uid;
+  uint32_t segment;
+  uint64_t buffer_offset;  // of the buffer in the segment
+  uint64_t buffer_bytes;
+  uint64_t offset;  // of the first element in the buffer
 };
 
 // The child's side: one object for each child, reused for each task; the views it gives hold until
@@ -141,16 +176,20 @@ class ArgsDecoder {
   std::span<const strata_tensor> tensors() const { return tensors_; }
   std::span<const uint64_t> scalars() const { return scalars_; }
   std::span<const std::byte> inline_bytes() const { return inline_; }
+  // One for each tensor where they were encoded with refs, else none.
+  std::span<const DecodedRef> refs() const { return refs_; }
 
  private:
   using SegmentFn = MappedSegment (*)(void* context, uint32_t index);
   Result<void> decode_erased(std::span<const std::byte> bytes, SegmentFn segment_of, void* context);
+  Result<void> take_refs(std::span<const std::byte>* rest, SegmentFn segment_of, void* context);
 
   std::array<strata_tensor, kTensorsInPlace> in_place_;
   std::vector<strata_tensor> spilled_;
   std::span<const strata_tensor> tensors_;
   std::span<const uint64_t> scalars_;
   std::span<const std::byte> inline_;
+  std::vector<DecodedRef> refs_;
 };
 
 }  // namespace strata::model

@@ -50,6 +50,7 @@ Result<std::vector<std::byte>> encode_payload(const PreparePayload& payload) {
   out.put_bytes(descriptor);
   out.put(static_cast<uint32_t>(payload.library_paths.size()));
   for (const std::string& path : payload.library_paths) out.put_string(path);
+  out.put(static_cast<uint8_t>(payload.inner));
   return std::move(out).take();
 }
 
@@ -65,7 +66,9 @@ Result<PreparePayload> decode_payload(std::span<const std::byte> bytes) {
   const uint32_t paths = in.get<uint32_t>();
   if (!in.ok() || paths > kLibraryPathsMax) return corrupt("too many paths, or none of them there");
   for (uint32_t i = 0; i < paths; ++i) out.library_paths.emplace_back(in.get_string(kPathBytesMax));
-  if (!in.ok()) return corrupt("a path is cut off or too long");
+  const uint8_t inner = in.get<uint8_t>();
+  if (!in.ok() || inner > 1) return corrupt("a path is cut off or too long, or what it is for");
+  out.inner = inner == 1;
   if (in.left() != 0) return corrupt("bytes behind its end");
   if (const Result<void> valid = check(out); !valid.ok()) return corrupt(valid.error().message());
   return out;

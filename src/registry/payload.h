@@ -1,7 +1,8 @@
 // What a child needs to prepare one callable, as bytes: the payload of a PREPARE.
 //
 // Identity is the descriptor alone; name and library paths are hints of the parent's host. Little-
-// endian: str(255) name, bytes(64 KiB) descriptor, list<str(4096)>(64) library paths. Pure.
+// endian: str(255) name, bytes(64 KiB) descriptor, list<str(4096)>(64) library paths, u8 inner.
+// Pure.
 #pragma once
 
 #include <span>
@@ -19,6 +20,9 @@ struct PreparePayload {
   std::string name;  // for texts
   model::Descriptor descriptor;
   std::vector<std::string> library_paths;  // files to try, in this order; NativeImport only
+  // For the orchestration code of child Workers, and not for tasks of this one. With the digest it
+  // is the registry's key.
+  bool inner = false;
 };
 
 // kInvalidArgument where a limit or the descriptor is broken.

@@ -34,25 +34,24 @@ std::string_view name_of(Phase phase) {
 // ---- registration ---------------------------------------------------------------------------
 
 Result<uint64_t> Registry::begin(const PreparePayload& callable, std::span<const uint32_t> workers,
-                                 Reach reach) {
+                                 Reach reach, std::span<const uint32_t> later) {
   if (open_ || outcome_) {
     return wrong_state("another registration of this Worker is open; they go one after another");
   }
   STRATA_ASSIGN(auto payload, encode_payload(callable));
   // A worker that should have it and is not named would make it unusable everywhere.
-  bool wanted = reach == Reach::kListed;
+  bool wanted = reach == Reach::kListed && later.empty();
   for (const WorkerEntry& worker : workers_) {
-    wanted =
-        wanted ||
-        (worker.state == WorkerState::kReady &&
-         (worker.kinds >> static_cast<uint32_t>(model::kind_of(callable.descriptor)) & 1) != 0);
+    if (reach == Reach::kListed) break;
+    wanted = wanted || (worker.state == WorkerState::kReady &&
+                        can_have(worker, model::kind_of(callable.descriptor), callable.inner));
   }
   if (workers.empty() && wanted) {
     return Error(Code::kInvalidArgument, Scope::kCall, "a registration names no worker");
   }
   STRATA_TRY(check_workers(workers));
   const model::Digest digest = model::digest_of(model::descriptor_bytes(callable.descriptor));
-  STRATA_ASSIGN(const uint32_t index, entry_for(digest, workers));
+  STRATA_ASSIGN(const uint32_t index, entry_for({digest, callable.inner}, workers));
 
   Entry& entry = entries_[index];
   ++entry.handles;
@@ -61,16 +60,19 @@ Result<uint64_t> Registry::begin(const PreparePayload& callable, std::span<const
     entry.state = State::kPreparing;
     entry.digest = digest;
     entry.kind = model::kind_of(callable.descriptor);
+    entry.inner = callable.inner;
     entry.name = callable.name;
     entry.payload = std::make_shared<const std::vector<std::byte>>(std::move(payload));
     entry.everywhere = false;
     entry.listed.clear();
   }
   if (reach == Reach::kEverywhere) entry.everywhere = true;
-  for (const uint32_t worker : workers) {
+  for (const auto& numbers : {workers, later}) {
     if (reach == Reach::kEverywhere) break;
-    const auto at = std::lower_bound(entry.listed.begin(), entry.listed.end(), worker);
-    if (at == entry.listed.end() || *at != worker) entry.listed.insert(at, worker);
+    for (const uint32_t worker : numbers) {
+      const auto at = std::lower_bound(entry.listed.begin(), entry.listed.end(), worker);
+      if (at == entry.listed.end() || *at != worker) entry.listed.insert(at, worker);
+    }
   }
   const uint64_t id = ++last_transaction_;
   open_ = Open{id, index, Phase::kPrepare, 0, {}, std::nullopt};
@@ -109,10 +111,9 @@ Result<void> Registry::check_workers(std::span<const uint32_t> workers) const {
 }
 
 // The index that holds `digest` or will: visible, draining, or with a new generation.
-Result<uint32_t> Registry::entry_for(const model::Digest& digest,
-                                     std::span<const uint32_t> workers) {
-  const auto known = by_digest_.find(digest);
-  if (known == by_digest_.end()) {
+Result<uint32_t> Registry::entry_for(const Key& key, std::span<const uint32_t> workers) {
+  const auto known = by_key_.find(key);
+  if (known == by_key_.end()) {
     if (used_ >= callables_max_) {
       return Error(Code::kResourceExhausted, Scope::kCall,
                    fmt::format("{} callables are registered or not yet fully unregistered, which "
@@ -120,7 +121,7 @@ Result<uint32_t> Registry::entry_for(const model::Digest& digest,
                                used_));
     }
     const uint32_t index = new_index();
-    by_digest_.emplace(digest, index);
+    by_key_.emplace(key, index);
     return index;
   }
   Entry& entry = entries_[known->second];
@@ -313,7 +314,7 @@ void Registry::maybe_free(uint32_t index) {
   if (entry.state != State::kRemoving || entry.flights > 0 || entry.uncertain > 0) return;
   STRATA_CHECK(entry.handles == 0 && entry.references == 0);
   for (const uint32_t count : entry.ready_count) STRATA_CHECK(count == 0);
-  by_digest_.erase(entry.digest);
+  by_key_.erase({entry.digest, entry.inner});
   entry.state = State::kFree;
   entry.pairs.clear();
   entry.name.clear();
@@ -328,9 +329,9 @@ bool Registry::gone(EntryRef entry) const {
          entries_[entry.index].state == State::kFree;
 }
 
-bool Registry::being_removed(const model::Digest& digest) const {
-  const auto known = by_digest_.find(digest);
-  if (known == by_digest_.end()) return false;
+bool Registry::being_removed(const model::Digest& digest, bool inner) const {
+  const auto known = by_key_.find({digest, inner});
+  if (known == by_key_.end()) return false;
   const Entry& entry = entries_[known->second];
   return entry.state == State::kRemoving && entry.flights > 0;
 }
@@ -405,7 +406,8 @@ bool Registry::on_reply(const Reply& reply) {
 
 // ---- workers --------------------------------------------------------------------------------
 
-Result<size_t> Registry::on_worker_added(uint32_t worker, uint32_t pool, uint32_t kinds) {
+Result<size_t> Registry::on_worker_added(uint32_t worker, uint32_t pool, uint32_t kinds,
+                                         bool takes_inner) {
   STRATA_CHECK(pool < kPools);
   if (worker >= kWorkersMax) {
     return Error(Code::kInvalidArgument, Scope::kCall,
@@ -415,7 +417,7 @@ Result<size_t> Registry::on_worker_added(uint32_t worker, uint32_t pool, uint32_
   if (workers_[worker].state != WorkerState::kUnknown) {
     return wrong_state(fmt::format("worker {} is there already", worker));
   }
-  workers_[worker] = {WorkerState::kReplaying, 0, pool, kinds, open_.has_value()};
+  workers_[worker] = {WorkerState::kReplaying, 0, pool, kinds, takes_inner, open_.has_value()};
   size_t count = 0;
   for (uint32_t index = 0; index < entries_.size(); ++index) {
     const State state = entries_[index].state;
@@ -441,7 +443,7 @@ bool Registry::belongs_to(const Entry& entry, uint32_t worker) const {
   if (!entry.everywhere) {
     return std::binary_search(entry.listed.begin(), entry.listed.end(), worker);
   }
-  return (workers_[worker].kinds >> static_cast<uint32_t>(entry.kind) & 1) != 0;
+  return can_have(workers_[worker], entry.kind, entry.inner);
 }
 
 void Registry::replay(uint32_t index, uint32_t worker) {
@@ -536,9 +538,9 @@ std::optional<Registry::Info> Registry::info(uint32_t index) const {
               entry.state == State::kVisible};
 }
 
-std::optional<EntryRef> Registry::find(const model::Digest& digest) const {
-  const auto it = by_digest_.find(digest);
-  if (it == by_digest_.end() || entries_[it->second].state != State::kVisible) return std::nullopt;
+std::optional<EntryRef> Registry::find(const model::Digest& digest, bool inner) const {
+  const auto it = by_key_.find({digest, inner});
+  if (it == by_key_.end() || entries_[it->second].state != State::kVisible) return std::nullopt;
   return EntryRef{it->second, entries_[it->second].generation};
 }
 

@@ -43,10 +43,11 @@ class Registry {
   // `workers`: live_workers(), unless it is for some of them alone; one that is still being
   // replayed gets what was there when it came, and what names it.
   // kEverywhere: later workers that can run its kind get it too; kListed: those alone that were
-  // ever listed for it.
+  // ever listed for it, `later` among them, which are not there yet. One that is `inner` is an
+  // entry of its own beside that of its digest.
   enum class Reach : uint8_t { kEverywhere, kListed };
   Result<uint64_t> begin(const PreparePayload& callable, std::span<const uint32_t> workers,
-                         Reach reach = Reach::kEverywhere);
+                         Reach reach = Reach::kEverywhere, std::span<const uint32_t> later = {});
   // Its end: visible now, or why not.
   std::optional<Result<EntryRef>> take_outcome() { return std::exchange(outcome_, std::nullopt); }
   bool open() const { return open_.has_value(); }
@@ -60,7 +61,7 @@ class Registry {
   bool gone(EntryRef entry) const;
 
   // begin would be refused only because answers to an unregistration are missing: wait for them.
-  bool being_removed(const model::Digest& digest) const;
+  bool being_removed(const model::Digest& digest, bool inner = false) const;
   // ---- events -------------------------------------------------------------------------------
   std::vector<Action> take_actions() { return std::exchange(actions_, {}); }
   bool has_actions() const { return !actions_.empty(); }
@@ -73,7 +74,9 @@ class Registry {
   // CallableKind): all committed entries that it should have (tombstones with tasks too) are
   // replayed to it by actions. It counts, in usable_on_all, from the moment that take_ready tells
   // it. Returns how many are replayed; with 0 it is ready at once unless a transaction is open.
-  Result<size_t> on_worker_added(uint32_t worker, uint32_t pool = 0, uint32_t kinds = ~0u);
+  // `takes_inner`: it has the inner entries that it should have too, of any kind.
+  Result<size_t> on_worker_added(uint32_t worker, uint32_t pool = 0, uint32_t kinds = ~0u,
+                                 bool takes_inner = false);
   std::vector<WorkerReady> take_ready() { return std::exchange(ready_events_, {}); }
   bool has_ready() const { return !ready_events_.empty(); }
   bool worker_ready(uint32_t worker) const {
@@ -129,7 +132,7 @@ class Registry {
   };
   // None for a free index.
   std::optional<Info> info(uint32_t index) const;
-  std::optional<EntryRef> find(const model::Digest& digest) const;  // a visible one
+  std::optional<EntryRef> find(const model::Digest& digest, bool inner = false) const;  // visible
   // Why `entry` is not usable (on one worker, where one is given), for a refused submit.
   Error why_unusable(EntryRef entry, std::optional<uint32_t> worker = {}) const;
   uint32_t used() const { return used_; }  // entries that count against the limit
@@ -146,6 +149,7 @@ class Registry {
   enum class WorkerState : uint8_t { kUnknown, kReplaying, kReady, kFailed };
   enum class Purpose : uint8_t { kTransaction, kReplay, kRemoval };
 
+  using Key = std::pair<model::Digest, bool>;  // and whether it is an inner one
   struct Entry {
     State state = State::kFree;
     uint32_t generation = 0;
@@ -159,6 +163,7 @@ class Registry {
     std::vector<Pair> pairs;  // by worker; kNone beyond its end
     model::Digest digest{};
     CallableKind kind{};
+    bool inner = false;
     std::string name;
     std::shared_ptr<const std::vector<std::byte>> payload;
   };
@@ -167,6 +172,7 @@ class Registry {
     uint32_t replays = 0;  // flights of its replay that are not committed yet
     uint32_t pool = 0;
     uint32_t kinds = 0;
+    bool takes_inner = false;
     bool awaits_open = false;  // replaying while a transaction is open that does not name it
   };
   // One action that waits for its reply.
@@ -191,7 +197,10 @@ class Registry {
   }
   void set_pair(uint32_t index, uint32_t worker, Pair to);
   Result<void> check_workers(std::span<const uint32_t> workers) const;
-  Result<uint32_t> entry_for(const model::Digest& digest, std::span<const uint32_t> workers);
+  static bool can_have(const WorkerEntry& worker, CallableKind kind, bool inner) {
+    return inner ? worker.takes_inner : (worker.kinds >> static_cast<uint32_t>(kind) & 1) != 0;
+  }
+  Result<uint32_t> entry_for(const Key& key, std::span<const uint32_t> workers);
   uint32_t new_index();
   void emit(uint32_t worker, Phase phase, uint64_t transaction, uint32_t index);
   void ask(FlightIt it, Phase phase);
@@ -220,7 +229,7 @@ class Registry {
   uint64_t last_transaction_ = 0;
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_;
-  std::map<model::Digest, uint32_t> by_digest_;  // every entry that is not free
+  std::map<Key, uint32_t> by_key_;  // every entry that is not free
   std::vector<WorkerEntry> workers_;
   std::map<FlightKey, Flight> flights_;
   std::optional<Open> open_;

@@ -22,48 +22,70 @@ Error at_call(Code code, std::string text) {
 
 }  // namespace
 
-Executor::Executor(std::span<std::byte> heap, std::string path)
-    : heap_(heap), path_(std::move(path)) {}
+Executor::Executor(std::vector<model::MappedSegment> segments, std::string path, InnerWorker* inner)
+    : segments_(std::move(segments)), path_(std::move(path)), inner_(inner) {}
 
 uint32_t Executor::control(uint32_t command, std::span<const std::byte> request,
                            std::string* text) {
   base::ByteReader in(request);
   in.get<uint64_t>();  // the transaction: this table needs to know only what is prepared
-  const uint32_t index = in.get<uint32_t>();
-  const uint32_t generation = in.get<uint32_t>();
-  if (!in.ok() || index >= (1u << 24)) {
+  registry::EntryRef ref;
+  ref.index = in.get<uint32_t>();
+  ref.generation = in.get<uint32_t>();
+  if (!in.ok() || ref.index >= (1u << 24)) {
     *text = "a control that is too short";
     return static_cast<uint32_t>(Code::kCorrupt);
   }
-  if (index >= entries_.size()) entries_.resize(index + 1);
-  Entry& entry = entries_[index];
-  switch (static_cast<engine::Command>(command)) {
-    case engine::Command::kPrepare: {
-      const Result<registry::PreparePayload> payload =
-          registry::decode_payload(request.last(in.left()));
-      Result<strata_entry> fn = payload ? resolve(*payload) : Result<strata_entry>(payload.error());
-      if (!fn) {
-        *text = fn.error().message();
-        return static_cast<uint32_t>(fn.error().code());
-      }
-      entry = {generation, *fn, false, payload->name};
-      return 0;
-    }
+  if (ref.index >= entries_.size()) entries_.resize(ref.index + 1);
+  const Result<void> done =
+      apply(static_cast<engine::Command>(command), ref, request.last(in.left()));
+  if (done) return 0;
+  *text = done.error().message();
+  return static_cast<uint32_t>(done.error().code());
+}
+
+Result<void> Executor::apply(engine::Command command, registry::EntryRef ref,
+                             std::span<const std::byte> payload) {
+  Entry& entry = entries_[ref.index];
+  switch (command) {
+    case engine::Command::kPrepare:
+      return prepare(entry, ref, payload);
     case engine::Command::kCommit:
-      if (entry.generation != generation || entry.fn == nullptr) {
-        *text = "a commit of what was not prepared";
-        return static_cast<uint32_t>(Code::kWrongState);
+      if (entry.generation != ref.generation || (entry.fn == nullptr && !entry.inner)) {
+        return at_call(Code::kWrongState, "a commit of what was not prepared");
       }
+      if (entry.inner) STRATA_TRY(inner_->commit(ref));
       entry.committed = true;
-      return 0;
+      return {};
     case engine::Command::kAbort:
-    case engine::Command::kUnregister:
-      if (entry.generation == generation) entry = {};
-      return 0;
+    case engine::Command::kUnregister: {
+      if (entry.generation != ref.generation) return {};
+      const bool inner = entry.inner;
+      entry = {};
+      return inner ? inner_->undo(ref) : Result<void>();
+    }
     default:
-      *text = fmt::format("no control has the number {}", command);
-      return static_cast<uint32_t>(Code::kUnsupported);
+      return at_call(Code::kUnsupported,
+                     fmt::format("no control has the number {}", static_cast<uint32_t>(command)));
   }
+}
+
+Result<void> Executor::prepare(Entry& entry, registry::EntryRef ref,
+                               std::span<const std::byte> payload) {
+  STRATA_ASSIGN(registry::PreparePayload decoded, registry::decode_payload(payload));
+  if (inner_ != nullptr) inner_->add_library_paths(&decoded);
+  if (decoded.inner) {
+    if (inner_ == nullptr) {
+      return at_call(Code::kUnsupported,
+                     fmt::format("{} is no Worker: it has no inner callables", path_));
+    }
+    // Before the try: an ABORT must find what a failed one has left.
+    entry = {ref.generation, nullptr, false, true, decoded.name};
+    return inner_->prepare(ref, decoded);
+  }
+  STRATA_ASSIGN(strata_entry const fn, resolve(decoded));
+  entry = {ref.generation, fn, false, false, decoded.name};
+  return {};
 }
 
 Result<strata_entry> Executor::resolve(const registry::PreparePayload& payload) {
@@ -137,12 +159,13 @@ void Executor::run(const mailbox::TaskPost& post, std::span<const std::byte> arg
     outcome->code = -1;
     outcome->text = std::as_bytes(std::span(error_));
   };
-  if (post.callable >= entries_.size() || !entries_[post.callable].committed) {
+  if (post.callable >= entries_.size() || !entries_[post.callable].committed ||
+      entries_[post.callable].inner) {
     fail(fmt::format("callable {} is not registered in {}", post.callable, path_));
     return;
   }
   const Result<void> decoded = decoder_.decode(args, [this](uint32_t segment) {
-    return segment == 0 ? model::MappedSegment{heap_.data(), heap_.size()} : model::MappedSegment{};
+    return segment < segments_.size() ? segments_[segment] : model::MappedSegment{};
   });
   if (!decoded) {
     fail(decoded.error().message());
@@ -169,7 +192,11 @@ void Executor::run(const mailbox::TaskPost& post, std::span<const std::byte> arg
   raw.cancelled = &Executor::is_cancelled;
   raw.log = &Executor::log;
   raw.runtime = this;
-  outcome->code = call(entries_[post.callable], &raw);
+  const Entry& entry = entries_[post.callable];
+  outcome->code = inner_ == nullptr
+                      ? call(entry, &raw)
+                      : inner_->run(
+                            &raw, decoder_, cancelled, [&] { return call(entry, &raw); }, &error_);
   if (outcome->code != 0) {
     outcome->outcome = mailbox::Outcome::kTaskFailed;
     error_.resize(base::cut_text(error_, mailbox::kTextBytesMax).size());

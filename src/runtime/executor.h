@@ -1,5 +1,5 @@
-// Executor: what runs tasks: a table of resolved callables and the mapped heap. One for each child
-// process, or for the inline worker of this one.
+// Executor: what runs tasks: a table of resolved callables and the mapped heaps. One for each child
+// process, or for each inline worker of this one.
 //
 // Knows no mailbox. One thread at a time.
 #pragma once
@@ -13,28 +13,29 @@
 #include <vector>
 
 #include "base/time.h"
+#include "engine/core_types.h"
 #include "mailbox/child_side.h"
 #include "mailbox/parent_side.h"
 #include "model/args.h"
 #include "registry/payload.h"
+#include "runtime/inner_worker.h"
 #include "strata/call.h"
 
 namespace strata::runtime {
 
 class Executor {
  public:
-  // `heap` outlives this. `path` is the worker's, for logs ("L3/1").
-  Executor(std::span<std::byte> heap, std::string path);
+  // `segments`: the heaps, the parent's first; they outlive this. `path` is the worker's, for logs
+  // ("L3/1"). `inner`: this is a child Worker, whose tasks are orchestration functions of it; null
+  // for a helper process.
+  Executor(std::vector<model::MappedSegment> segments, std::string path,
+           InnerWorker* inner = nullptr);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   // The four phases of a registration. 0, or a strata::Code and its text.
   uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text);
 
-  struct Cancelled {
-    bool (*ask)(const void* context);
-    const void* context;
-  };
   // The spans of the outcome hold until the next run.
   void run(const mailbox::TaskPost& post, std::span<const std::byte> args, Cancelled cancelled,
            mailbox::TaskOutcome* outcome);
@@ -44,9 +45,13 @@ class Executor {
     uint32_t generation = 0;
     strata_entry fn = nullptr;
     bool committed = false;
+    bool inner = false;  // known to the inner Worker; fn is null
     std::string name;
   };
 
+  Result<void> prepare(Entry& entry, registry::EntryRef ref, std::span<const std::byte> payload);
+  Result<void> apply(engine::Command command, registry::EntryRef ref,
+                     std::span<const std::byte> payload);
   Result<strata_entry> resolve(const registry::PreparePayload& payload);
   Result<strata_entry> resolve_native(const registry::PreparePayload& payload,
                                       const model::NativeImportDescriptor& import);
@@ -58,8 +63,9 @@ class Executor {
   static int32_t is_cancelled(const strata_call* raw);
   static void log(const strata_call* raw, int32_t level, const char* text, uint64_t n);
 
-  std::span<std::byte> heap_;
+  std::vector<model::MappedSegment> segments_;
   std::string path_;
+  InnerWorker* inner_;
   std::vector<Entry> entries_;  // by index
   std::map<std::string, void*>
       libraries_;  // loaded, by path; never unloaded: they may have threads

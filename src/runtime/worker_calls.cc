@@ -92,9 +92,11 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
   STRATA_ASSIGN(const registry::PreparePayload payload, payload_of(callable));
   std::vector<uint32_t> listed;
   for (const int worker : workers) {
-    if (worker < 0) {
-      return refuse(Code::kInvalidArgument,
-                    fmt::format("register_callable on worker {}: ids are 0 or more", worker));
+    const int count = static_cast<int>(worker_count()) + spec_.sub_workers;
+    if (worker < 0 || worker >= count) {
+      return refuse(Code::kNotFound,
+                    fmt::format("register_callable on worker {}: {} has the workers 0 to {}",
+                                worker, path_, count - 1));
     }
     listed.push_back(static_cast<uint32_t>(worker));
   }

@@ -41,10 +41,10 @@ struct CoreRig {
     if (workers > 0) gemm = register_callable("gemm");
   }
 
-  uint32_t add_worker() {
+  uint32_t add_worker(WorkerCaps caps = {}) {
     auto endpoint = std::make_unique<FakeEndpoint>();
     fakes.push_back(endpoint.get());
-    const uint32_t worker = core.add_worker(std::move(endpoint));
+    const uint32_t worker = core.add_worker(std::move(endpoint), caps);
     core.name_worker(worker, "pid " + std::to_string(100 + worker));
     return worker;
   }

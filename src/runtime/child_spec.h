@@ -1,0 +1,34 @@
+// ChildSpec: what a local child is told at its start, as bytes. A value; no descriptor is in it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mailbox/waiter.h"
+#include "strata/result.h"
+#include "strata/worker_spec.h"
+
+namespace strata::runtime {
+
+// Heaps that a child maps: its Worker's own and those of the Workers above, of levels 3 to 6.
+inline constexpr size_t kHeapsMax = 4;
+
+struct ChildSpec {
+  // Descriptors, in this order: mailbox, hub, the eventfd that wakes the parent; then the heaps.
+  static constexpr size_t kFixedFds = 3;
+
+  std::string path;                  // of the worker, "L3/1"
+  std::vector<uint64_t> heap_bytes;  // by segment
+  mailbox::WaiterOptions spin;
+  std::optional<WorkerSpec> worker;  // it is a Worker itself
+  int32_t permits = 0;               // to spin, for that Worker and its children
+};
+
+std::vector<std::byte> encode(const ChildSpec& spec);
+Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes);
+
+}  // namespace strata::runtime
