@@ -78,6 +78,13 @@ TopologySummary Topology::summary() const {
   const hwloc_const_bitmap_t allowed = hwloc_topology_get_allowed_cpuset(handle_);
   out.allowed_pus = weight_of(allowed);
   out.allowed = list_of(allowed);
+  if (hwloc_bitmap_t bound = hwloc_bitmap_alloc(); bound != nullptr) {
+    if (hwloc_get_cpubind(handle_, bound, HWLOC_CPUBIND_PROCESS) == 0) {
+      out.bound_pus = weight_of(bound);
+      out.bound = list_of(bound);
+    }
+    hwloc_bitmap_free(bound);
+  }
   for (hwloc_obj_t object :
        {hwloc_get_obj_by_type(handle_, HWLOC_OBJ_PACKAGE, 0), hwloc_get_root_obj(handle_)}) {
     const char* const model =

@@ -34,6 +34,8 @@ struct TopologySummary {
   size_t pus = 0;
   size_t allowed_pus = 0;  // that this process's cpuset lets it use
   std::string allowed;     // "0-3,8"
+  size_t bound_pus = 0;    // of those, where its affinity mask lets it run
+  std::string bound;
   std::vector<NumaNode> numa_nodes;
   std::vector<CacheLevel> caches;  // by level
 };

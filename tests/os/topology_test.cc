@@ -61,7 +61,8 @@ TEST(Topology, ThisMachineHasAtLeastTheProcessorsOfTheMaskAndStaysOfOneThread) {
   const Topology moved = std::move(*topology);
   const TopologySummary machine = moved.summary();
   EXPECT_GE(machine.pus, machine.allowed_pus);
-  EXPECT_GE(machine.allowed_pus, static_cast<size_t>(cores_in_affinity_mask()));
+  EXPECT_GE(machine.allowed_pus, machine.bound_pus);
+  EXPECT_EQ(machine.bound_pus, static_cast<size_t>(cores_in_affinity_mask()));
   EXPECT_GE(machine.cores, 1u);
   EXPECT_FALSE(machine.numa_nodes.empty());
   // A program may load it before it forks its children.
