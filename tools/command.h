@@ -16,6 +16,7 @@ inline constexpr int kExitBadArguments = 2;  // nothing was done
 // Each adds its command; when that is chosen, *action becomes what it does.
 void add_version_command(CLI::App& app, Action* action);
 void add_info_command(CLI::App& app, Action* action);
+void add_doctor_command(CLI::App& app, Action* action);
 void add_demo_command(CLI::App& app, Action* action);
 
 }  // namespace strata::tools

@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
   Action action;
   strata::tools::add_demo_command(app, &action);
   // DOC
+  strata::tools::add_doctor_command(app, &action);
   strata::tools::add_info_command(app, &action);
   strata::tools::add_version_command(app, &action);
   add_sim(app, &action);
