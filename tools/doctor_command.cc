@@ -87,14 +87,14 @@ void add_doctor_command(CLI::App& app, Action* action) {
   command
       ->add_option("--check", choice->checks,
                    "Runs this check only; may be given more than once (--list names them)")
-      ->check(CLI::IsMember(names))
+      ->check(CLI::IsMember(names).description(""))
       ->allow_extra_args(false)
       ->type_name("NAME");
   command
       ->add_option("--program", choice->program,
                    "Also looks at the libraries that this program loads before main: whether "
                    "its init() can fork. They are loaded in a process of its own.")
-      ->check(CLI::ExistingFile)
+      ->check(CLI::Validator(CLI::ExistingFile).description(""))
       ->type_name("FILE");
   command
       ->add_option("--deadline-ms", choice->deadline_ms,

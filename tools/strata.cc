@@ -1,9 +1,11 @@
 // The command `strata`: one program, one command for each thing that it does.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <memory>
 #include <string>
 
 #include "tools/command.h"
+#include "tools/help_format.h"
 #ifdef STRATA_COMMAND_HAS_SIM
 #include "tools/sim_command.h"
 #endif
@@ -38,6 +40,7 @@ int main(int argc, char** argv) {
   // In a log, too, lines stand in the order in which they were written.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   CLI::App app("Strata runs one task graph over every level of a cluster.", "strata");
+  app.formatter(std::make_shared<strata::tools::HelpFormat>());
   app.require_subcommand(1);
   app.footer(
       "First steps: `strata doctor` checks this machine, `strata demo` computes something real, "
@@ -53,6 +56,7 @@ int main(int argc, char** argv) {
   strata::tools::add_info_command(app, &action);
   strata::tools::add_version_command(app, &action);
   add_sim(app, &action);
+  for (CLI::App* const command : app.get_subcommands({})) command->group("Commands");
   if (argc < 2) {
     std::fprintf(stderr, "%s", app.help().c_str());
     return strata::tools::kExitBadArguments;
