@@ -34,7 +34,7 @@ struct Check {
   const char* title;  // what it looks at
   Finding (*judge)(const Probes& probes);
 };
-// In the order in which they run.
+// In the order in which they run: what others build on comes first.
 const std::vector<Check>& all_checks();
 
 // Runs the check in a process of its own. Where that does not answer within `deadline` it is

@@ -68,8 +68,8 @@ int run_doctor(const Choice& choice) {
                 {"seconds", seconds},
                 {"findings", std::move(findings)}});
   } else {
-    std::printf("%zu ok, %zu warnings, %zu problems, after %.1f s\n", counts[0], counts[1],
-                counts[2], seconds);
+    std::printf("%zu ok, %zu warning%s, %zu problem%s, after %.1f s\n", counts[0], counts[1],
+                counts[1] == 1 ? "" : "s", counts[2], counts[2] == 1 ? "" : "s", seconds);
   }
   return well ? kExitOk : kExitFailed;
 }

@@ -73,6 +73,20 @@ std::optional<std::string> read_until(int fd, base::Instant deadline) {
   return out;
 }
 
+// The status of a child that was killed. A process that the kernel does not let die (a dead file
+// server) is left to it after `limit`. Without a pidfd, which is what the doctor may be looking
+// for.
+std::optional<int> reap(pid_t pid, base::Duration limit) {
+  const base::Instant end = os::monotonic_now() + limit;
+  for (;;) {
+    siginfo_t info{};
+    const int rc = ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
+    if (rc == 0 && info.si_pid != 0) return os::status_of(info);
+    if ((rc != 0 && errno != EINTR) || os::monotonic_now() >= end) return std::nullopt;
+    ::poll(nullptr, 0, 1);
+  }
+}
+
 }  // namespace
 
 Result<std::string> call_in_process(const std::function<std::string()>& function,
@@ -101,16 +115,7 @@ Result<std::string> call_in_process(const std::function<std::string()>& function
   // Where it told all, it ends by itself; what it started must not outlive it in any case.
   if (whole && process.ok()) (void)process->wait_ended(base::Duration::from_s(1));
   ::kill(-pid, SIGKILL);
-  std::optional<int> status;
-  if (process.ok()) {
-    // A process that the kernel does not let die (a dead file server) is left to it.
-    if (const auto ended = process->wait_ended(base::Duration::from_s(1)); ended.ok() && *ended) {
-      status = process->reap();
-    }
-  } else {
-    siginfo_t info{};
-    if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) == 0) status = os::status_of(info);
-  }
+  const std::optional<int> status = reap(pid, base::Duration::from_s(1));
   if (!answer.has_value()) {
     return Error(Code::kDeadline, Scope::kProcess,
                  fmt::format("no answer within {:.3g} s; it was ended", deadline.seconds()));

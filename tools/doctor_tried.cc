@@ -282,8 +282,11 @@ Finding check_leftovers(const Probes& probes) {
     if (process.is_orphan) append(&orphans, text);
     if (process.state == 'T' || process.state == 't') append(&stopped, text);
   }
-  Finding out{.found = fmt::format("{} fork servers and children run, each with its owner",
-                                   processes.size()),
+  Finding out{.found = processes.empty()
+                           ? "no fork server and no child runs"
+                           : fmt::format("fork servers and children that run: {}, each with its "
+                                         "owner",
+                                         processes.size()),
               .meaning =
                   "Children end with their fork server and that with its program; they are "
                   "named strata-child and strata-forksrv."};

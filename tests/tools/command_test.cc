@@ -1,10 +1,19 @@
 // The real program as a user meets it: exit codes, what is on stdout and what on stderr.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -14,6 +23,19 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+// From now on the kernel answers this process's pidfd_open with EPERM.
+bool forbid_pidfd_open() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(code), code};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
 
 class Command : public testing::Test {
  protected:
@@ -132,9 +154,40 @@ TEST_F(Command, TheDoctorSeesTooFewDescriptorsAndEndsWithCodeOne) {
   const Outcome outcome = run("doctor --check descriptors", "ulimit -Sn 14;");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_EQ(outcome.out.find("problem  descriptors"), 0u) << outcome.out;
-  EXPECT_TRUE(has(outcome.out, "0 ok, 0 warnings, 1 problems")) << outcome.out;
+  EXPECT_TRUE(has(outcome.out, "0 ok, 0 warnings, 1 problem,")) << outcome.out;
   EXPECT_EQ(run("doctor --check descriptors", "ulimit -Sn 64;").code, 0);
   EXPECT_EQ(run("doctor --check descriptors --strict", "ulimit -Sn 64;").code, 1);
+}
+
+TEST_F(Command, AFilterThatForbidsPidfdsIsSeenByAllThatNeedThemAndNothingHangs) {
+  const std::string file = (folder_ / "out").string();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(1);
+    if (::open(file.c_str(), O_WRONLY | O_CREAT, 0600) != 1 || !forbid_pidfd_open()) ::_exit(99);
+    ::execl(STRATA_PROGRAM, "strata", "doctor", "--json", nullptr);
+    ::_exit(98);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  ASSERT_EQ(WEXITSTATUS(status), 1);
+  const Json json = Json::parse(bytes_of("out"), nullptr, false);
+  ASSERT_TRUE(json.is_object()) << bytes_of("out");
+  for (const Json& finding : json["findings"]) {
+    const std::string name = finding["check"];
+    if (name == "syscalls") {
+      EXPECT_TRUE(has(finding["found"], "pidfd_open")) << finding.dump();
+      EXPECT_TRUE(has(finding["advice"], "seccomp")) << finding.dump();
+    }
+    for (const char* must : {"pidfd", "syscalls", "forkserver", "worker"}) {
+      if (name == must) {
+        EXPECT_EQ(finding["level"], "problem") << finding.dump();
+      }
+    }
+    if (name == "memfd") {
+      EXPECT_EQ(finding["level"], "ok") << finding.dump();
+    }
+  }
 }
 
 TEST_F(Command, TheDoctorListsWhatItCanCheck) {
