@@ -111,7 +111,8 @@ Result<std::string> call_in_process(const std::function<std::string()>& function
   writes.reset();
   const Result<os::PidFd> process = os::PidFd::open(pid);
   std::optional<std::string> answer = read_until(reads.get(), os::monotonic_now() + deadline);
-  const bool whole = answer.has_value() && answer->ends_with(kEnd);
+  const bool whole =
+      answer.has_value() && answer->size() < kAnswerBytesMax && answer->ends_with(kEnd);
   // Where it told all, it ends by itself; what it started must not outlive it in any case.
   if (whole && process.ok()) (void)process->wait_ended(base::Duration::from_s(1));
   ::kill(-pid, SIGKILL);
@@ -119,6 +120,10 @@ Result<std::string> call_in_process(const std::function<std::string()>& function
   if (!answer.has_value()) {
     return Error(Code::kDeadline, Scope::kProcess,
                  fmt::format("no answer within {:.3g} s; it was ended", deadline.seconds()));
+  }
+  if (answer->size() >= kAnswerBytesMax) {
+    return Error(Code::kResourceExhausted, Scope::kProcess,
+                 fmt::format("its answer is longer than {} bytes", kAnswerBytesMax));
   }
   if (!whole) {
     return Error(Code::kEndpointFailed, Scope::kProcess,

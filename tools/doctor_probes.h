@@ -96,8 +96,9 @@ struct Probes {
 Probes real_probes();
 
 // Calls `function` in a process of its own and gives what it returns; kDeadline where it does not
-// answer in time (it is killed then), kEndpointFailed where it ends without an answer. What the
-// function starts in its process group ends with it. At most kAnswerBytesMax.
+// answer in time (it is killed then), kEndpointFailed where it ends without an answer,
+// kResourceExhausted from kAnswerBytesMax on. What the function starts in its process group ends
+// with it.
 inline constexpr size_t kAnswerBytesMax = 1 << 20;
 Result<std::string> call_in_process(const std::function<std::string()>& function,
                                     base::Duration deadline);

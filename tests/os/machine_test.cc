@@ -45,6 +45,11 @@ TEST_F(Machine, FilesAreReadAsTextNumberChoiceAndField) {
   EXPECT_EQ(files().text("/none"), std::nullopt);
 }
 
+TEST_F(Machine, AFileOverTheLimitIsCut) {
+  put("/long", std::string(SystemFiles::kBytesMax + 5000, 'x'));
+  EXPECT_EQ(files().text("/long")->size(), SystemFiles::kBytesMax);
+}
+
 TEST_F(Machine, MemoryIsInBytes) {
   put("/proc/meminfo",
       "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 500 kB\nSwapTotal: 4 kB\n"

@@ -2,6 +2,7 @@
 #include "tools/doctor.h"
 
 #include <gtest/gtest.h>
+#include <strata/strata.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "os/pid_fd.h"
@@ -308,6 +310,14 @@ TEST(Guard, WhatACheckLeavesRunningIsEndedAndItsFindingArrives) {
   EXPECT_TRUE(!process.ok() || process->wait_ended(base::Duration::from_s(60)).value());
 }
 
+TEST(Guard, AnAnswerOverTheLimitIsAnError) {
+  const auto answer =
+      call_in_process([] { return std::string(kAnswerBytesMax, 'x'); }, base::Duration::from_s(60));
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+}
+
 TEST(Guard, LongAnswersArriveWhole) {
   const auto answer =
       call_in_process([] { return std::string(300'000, 'x'); }, base::Duration::from_s(60));
@@ -377,6 +387,27 @@ TEST_F(Trials, AnAddressSpaceThatIsTooSmallIsSeen) {
 TEST_F(Trials, TheForkServerAndAWorkerPassTheirTrials) {
   EXPECT_EQ(in_process([] { return outcome(try_fork_server()); }), "ok");
   EXPECT_EQ(in_process([] { return outcome(try_worker()); }), "ok");
+}
+
+TEST_F(Trials, AWorkerTakesNoMoreDescriptorsThanAreCountedForIt) {
+  constexpr int kChildren = 6;
+  const auto trial = []() -> Result<void> {
+    const auto count = [] {
+      const auto folder = std::filesystem::directory_iterator("/proc/self/fd");
+      return static_cast<uint64_t>(std::distance(begin(folder), end(folder)));
+    };
+    const uint64_t before = count();
+    WorkerSpec spec;
+    spec.sub_workers = kChildren;
+    auto worker = Worker::create(spec);
+    if (!worker.ok()) return worker.error();
+    if (auto started = (*worker)->init(); !started.ok()) return started.error();
+    const uint64_t taken = count() - before;
+    if (auto closed = (*worker)->close(); !closed.ok()) return closed.error();
+    if (taken <= kServerFds + kWorkerFds + kChildren * kChildFds) return {};
+    return Error(Code::kCorrupt, Scope::kCall, "it takes " + std::to_string(taken));
+  };
+  EXPECT_EQ(in_process(trial), "ok");
 }
 
 TEST_F(Trials, RoundTripsHaveATime) {
