@@ -88,6 +88,7 @@ ThreadStarters look_at(const ProgramLibraries& program, const Probes& probes, st
   // Those that others need come first, so that a thread is counted where it is started.
   std::reverse(loaded.begin(), loaded.end());
   std::vector<std::string> paths;
+  paths.reserve(loaded.size());
   for (const Library& library : loaded) paths.push_back(library.path);
   const Result<std::vector<int>> threads = probes.threads_of(paths);
   if (!threads.ok()) *unsure = threads.error().message();

@@ -233,7 +233,7 @@ std::string find_library(const std::string& name, const Object& by, const std::s
   add_folders(by.runpath, folder_of(by_path), &folders);
   folders.insert(folders.end(), system.begin(), system.end());
   for (const std::string& folder : folders) {
-    std::string path = folder + "/" + name;
+    std::string path = fmt::format("{}/{}", folder, name);
     if (::access(path.c_str(), R_OK) == 0) return path;
   }
   return {};
