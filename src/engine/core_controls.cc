@@ -82,7 +82,9 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
   if (command == static_cast<uint32_t>(Command::kHello) && entry.state == WorkerState::kGreeted) {
     --controls_open_;
     entry.state = WorkerState::kReplaying;
-    if (const Result<size_t> added = registry_.on_worker_added(worker); !added) {
+    if (const Result<size_t> added = registry_.on_worker_added(
+            worker, static_cast<uint32_t>(entry.caps.pool), entry.caps.kinds);
+        !added) {
       doubt(worker, added.error().message());
     }
     return;
@@ -133,12 +135,32 @@ base::Instant Core::next_deadline() const {
   return next;
 }
 
-Result<void> Core::begin_register(const registry::PreparePayload& payload, base::Instant now) {
-  std::vector<uint32_t> ready;
-  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-    if (workers_[worker].state == WorkerState::kReady) ready.push_back(worker);
+Result<void> Core::begin_register(const registry::PreparePayload& payload, base::Instant now,
+                                  std::span<const uint32_t> listed) {
+  const CallableKind kind = model::kind_of(payload.descriptor);
+  const auto can_run = [&](uint32_t worker) {
+    return (workers_[worker].caps.kinds >> static_cast<uint32_t>(kind) & 1) != 0;
+  };
+  for (const uint32_t worker : listed) {
+    if (worker >= workers_.size()) {
+      return Error(
+          Code::kNotFound, Scope::kCall,
+          fmt::format("there is no worker {}; this Worker has {}", worker, workers_.size()),
+          options_.path);
+    }
+    if (can_run(worker)) continue;
+    return Error(Code::kUnsupported, Scope::kCall,
+                 fmt::format("callable '{}' is a {}, which {} cannot run", payload.name,
+                             name_of(kind), worker_name(worker)),
+                 options_.path);
   }
-  STRATA_TRY(registry_.begin(payload, ready));
+  std::vector<uint32_t> all(listed.begin(), listed.end());
+  for (uint32_t worker = 0; worker < workers_.size() && listed.empty(); ++worker) {
+    if (workers_[worker].state == WorkerState::kReady && can_run(worker)) all.push_back(worker);
+  }
+  STRATA_TRY(registry_.begin(payload, all,
+                             listed.empty() ? registry::Registry::Reach::kEverywhere
+                                            : registry::Registry::Reach::kListed));
   pump_registry(now);
   return {};
 }

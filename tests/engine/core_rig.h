@@ -91,7 +91,7 @@ struct CoreRig {
 
   Core::Submitted try_submit(RunRecord& run, const TaskArgs& args, const CallConfig& config = {}) {
     error.reset();
-    return core.submit(run, gemm, args, config, &ref, &error);
+    return core.submit(run, {gemm, Where{}, config}, args, &ref, &error);
   }
   TaskRef submit(RunRecord& run, std::initializer_list<TensorArg> tensors = {}) {
     TaskArgs args;
