@@ -146,9 +146,9 @@ void WorkerCore::add_inline_endpoint(runtime::InnerWorker* inner) {
       std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control});
   if (traced != nullptr) traced->endpoint = endpoint.get();
   front_->call([&](engine::Core& core) {
-    const uint32_t worker = core.add_worker(std::move(endpoint));
+    const uint32_t worker =
+        core.add_worker(std::move(endpoint), caps_of(static_cast<uint32_t>(number)));
     STRATA_CHECK(worker == number);
-    if (inner != nullptr) core.mark_nested(worker);
     core.start_worker(worker, os::monotonic_now());
   });
 }
@@ -195,8 +195,7 @@ Result<void> WorkerCore::add_endpoints(uint32_t count) {
     auto endpoint =
         std::make_unique<Endpoint>(mailbox::PlainMemory{}, mailboxes_.back().data(), FutexWaker{});
     front_->call([&](engine::Core& core) {
-      STRATA_CHECK(core.add_worker(std::move(endpoint)) == i);
-      if (i < worker_count()) core.mark_nested(i);
+      STRATA_CHECK(core.add_worker(std::move(endpoint), caps_of(i)) == i);
     });
   }
   return {};

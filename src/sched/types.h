@@ -20,6 +20,16 @@ enum class Outcome : uint8_t {
 // no dependency.
 using Access = graph::TensorMap::Access;
 
+// Workers that may take the same tasks, as the caller sees them: two pools, which every worker is
+// in one of, and classes of some of a pool's workers.
+inline constexpr uint32_t kPools = 2;
+
+// Who may take a task: any worker of a class, or one alone.
+struct Target {
+  uint32_t cls = 0;
+  uint32_t worker = kNone;
+};
+
 // A slot goes to the queue of a worker.
 struct Assignment {
   uint32_t slot;
@@ -28,7 +38,8 @@ struct Assignment {
 
 // A slot's life: kFree -> kWaiting (for producers) -> kReady -> kQueued (at a worker) -> kTerminal
 // -> kFree. Back from kQueued to kReady when it is taken back or its worker is lost before start;
-// from kWaiting or kReady straight to kTerminal when it is skipped.
-enum class SlotState : uint8_t { kFree, kWaiting, kReady, kQueued, kTerminal };
+// from kWaiting or kReady straight to kTerminal when it is skipped. A group's own slot is kLaunched
+// instead of kQueued: its members are at workers.
+enum class SlotState : uint8_t { kFree, kWaiting, kReady, kQueued, kLaunched, kTerminal };
 
 }  // namespace strata::sched
