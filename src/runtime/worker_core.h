@@ -13,7 +13,9 @@
 #include "runtime/child_spec.h"
 #include "runtime/executor.h"
 #include "runtime/inner_worker.h"
+#include "runtime/task_trace.h"
 #include "runtime/thread_world.h"
+#include "runtime/timeline.h"
 #include "strata/worker.h"
 
 namespace strata {
@@ -27,6 +29,8 @@ struct WorkerPlace {
   std::string path = {};         // "L4/0"; empty for the root, which is "L4"
   std::vector<Heap> heaps = {};  // of the Workers above, the nearest first; they outlive this one
   int permits = -1;              // to spin, of this Worker and all below it; -1: cores - 1
+  // Of the root; null: none. It outlives this Worker.
+  const runtime::Timeline* timeline = nullptr;
 };
 
 class WorkerCore {
@@ -106,8 +110,14 @@ class WorkerCore {
     std::shared_ptr<WorkerCore> core;
     std::unique_ptr<runtime::InnerWorker> inner;
   };
+  // What the timeline is told of tasks that are calls in this process.
+  struct InlineTrace {
+    runtime::TaskTrace trace;
+    engine::InlineEndpoint* endpoint = nullptr;
+  };
 
-  WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap, os::SharedRegion hub);
+  WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap, os::SharedRegion hub,
+             std::unique_ptr<runtime::Timeline> timeline);
   uint32_t worker_count() const { return static_cast<uint32_t>(spec_.workers.size()); }
   std::vector<Worker::Child> children(uint32_t begin, uint32_t end);
   std::vector<model::MappedSegment> segments() const;
@@ -115,6 +125,8 @@ class WorkerCore {
   engine::WorkerCaps caps_of(uint32_t worker) const;
   void heed_cancel();
   Result<void> start_inline();
+  std::unique_ptr<InlineTrace> inline_trace(const std::string& path) const;
+  Result<void> write_timeline();
   Result<void> add_inline_workers();
   void add_inline_endpoint(runtime::InnerWorker* inner);
   runtime::ChildSpec child_spec(uint32_t worker) const;
@@ -137,7 +149,10 @@ class WorkerCore {
   std::string path_;
   os::SharedRegion heap_;
   os::SharedRegion hub_;
-  std::vector<os::SharedRegion> mailboxes_;  // outlive the endpoints in core_
+  std::vector<os::SharedRegion> mailboxes_;      // outlive the endpoints in core_
+  std::unique_ptr<runtime::Timeline> timeline_;  // of the root, where there is one
+  std::unique_ptr<trace::Recorder> recorder_;    // of core_; null: off
+  std::vector<std::unique_ptr<InlineTrace>> inline_traces_;
   std::vector<InlineWorker> inline_workers_;
   std::vector<std::unique_ptr<runtime::Executor>> inline_executors_;
   std::unique_ptr<engine::Core> core_;
