@@ -60,6 +60,10 @@ typedef struct strata_call {
 
   void* orchestrator; /* of the inner Worker; null in SUB and chip tasks */
   void* runtime;      /* opaque */
+
+  const struct strata_tensor_ref* refs; /* what stands behind each tensor; null in SUB and chip */
+  int32_t block_idx;                    /* of a chip kernel: this call's block, below block_dim */
+  uint32_t reserved_2;
 } strata_call;
 
 typedef int32_t (*strata_entry)(const strata_call* call);

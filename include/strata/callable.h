@@ -12,6 +12,7 @@
 // a Call must not outlive it.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <span>
@@ -109,6 +110,11 @@ class Call {
     raw_->log(raw_, level, text.data(), text.size());
   }
   int32_t block_dim() const { return raw_->block_dim; }
+  // Which block of a chip kernel this call is; 0 elsewhere.
+  int32_t block_idx() const {
+    return raw_->size >= offsetof(strata_call, block_idx) + sizeof raw_->block_idx ? raw_->block_idx
+                                                                                   : 0;
+  }
   const strata_call* raw() const { return raw_; }
 
  private:

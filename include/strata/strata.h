@@ -7,6 +7,7 @@
 #include "strata/callable_handle.h"
 #include "strata/error.h"
 #include "strata/export.h"
+#include "strata/formats.h"
 #include "strata/orchestrator.h"
 #include "strata/result.h"
 #include "strata/run.h"

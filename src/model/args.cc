@@ -100,6 +100,10 @@ Result<void> check_args(const TaskArgs& args) {
       return refused(
           fmt::format("tensor {} has unknown tag {}", number, static_cast<unsigned>(arg.tag)));
     }
+    if (static_cast<uint8_t>(arg.transfer) > static_cast<uint8_t>(Transfer::kMap)) {
+      return refused(fmt::format("tensor {} has unknown transfer {}", number,
+                                 static_cast<unsigned>(arg.transfer)));
+    }
     ++number;
   }
   return {};
@@ -110,6 +114,7 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
   tensors_ = {};
   scalars_ = {};
   inline_ = {};
+  origins_ = {};
   if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(uint64_t) != 0) {
     return corrupt("they are not 8-byte aligned");
   }
@@ -119,10 +124,10 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
   ArgsHeader header;
   std::memcpy(&header, raw, sizeof header);
   if (header.tensor_count > TaskArgs::kTensorsMax || header.scalar_count > TaskArgs::kScalarsMax ||
-      header.inline_bytes > TaskArgs::kInlineBytesMax || header.reserved != 0) {
-    return corrupt(fmt::format("{} tensors, {} scalars, {} inline bytes, reserved {}",
+      header.inline_bytes > TaskArgs::kInlineBytesMax || header.origins > 1) {
+    return corrupt(fmt::format("{} tensors, {} scalars, {} inline bytes, origins {}",
                                header.tensor_count, header.scalar_count, header.inline_bytes,
-                               header.reserved));
+                               header.origins));
   }
   // Each tensor has at least its fixed part: no storage for counts that the bytes do not hold.
   if (header.tensor_count * sizeof(ArgsTensor) > rest.size()) {
@@ -139,7 +144,7 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
     uint64_t offset = 0;
     STRATA_TRY(take_tensor(&rest, i, &tensor, &index, &offset));
     const MappedSegment segment = segment_of(context, index);
-    if (segment.base == nullptr) {
+    if (segment.bytes == 0) {
       return Error(Code::kNotFound, Scope::kTask,
                    fmt::format("tensor {} is in segment {}, which is not mapped here", i, index));
     }
@@ -155,16 +160,21 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
       return corrupt(
           fmt::format("tensor {} says {} bytes, its shape says {}", i, tensor.nbytes, nbytes));
     }
-    tensor.data = segment.base + offset;
+    if (segment.base != nullptr) tensor.data = segment.base + offset;
+    segments_[i] = index;
+    offsets_[i] = offset;
   }
   const std::byte* scalars = take(&rest, 8 * size_t{header.scalar_count});
   const size_t padded = (size_t{header.inline_bytes} + 7) & ~size_t{7};
   const std::byte* inlined = scalars == nullptr ? nullptr : take(&rest, padded);
   if (inlined == nullptr) return corrupt("scalars or inline bytes are cut off");
+  const std::byte* origins = take(&rest, header.origins * header.tensor_count * sizeof(ArgsOrigin));
+  if (origins == nullptr) return corrupt("the tensors' origins are cut off");
   if (!rest.empty()) return corrupt(fmt::format("{} bytes behind their end", rest.size()));
   tensors_ = {tensors, header.tensor_count};
   scalars_ = {reinterpret_cast<const uint64_t*>(scalars), header.scalar_count};
   inline_ = {inlined, header.inline_bytes};
+  origins_ = {reinterpret_cast<const ArgsOrigin*>(origins), header.origins * header.tensor_count};
   return {};
 }
 

@@ -1,7 +1,8 @@
 // What a child needs to prepare one callable, as bytes: the payload of a PREPARE.
 //
 // Identity is the descriptor alone; name and library paths are hints of the parent's host. Little-
-// endian: str(255) name, bytes(64 KiB) descriptor, list<str(4096)>(64) library paths. Pure.
+// endian: str(255) name, bytes(64 KiB) descriptor, list<str(4096)>(64) library paths, u64 offset
+// and u64 bytes of a chip callable's blob. Pure.
 #pragma once
 
 #include <span>
@@ -19,6 +20,10 @@ struct PreparePayload {
   std::string name;  // for texts
   model::Descriptor descriptor;
   std::vector<std::string> library_paths;  // files to try, in this order; NativeImport only
+  // Where the blob of a ChipCallable stands in the parent's heap, as long as it is registered; it
+  // is larger than a control. Both 0 for other kinds.
+  uint64_t blob_offset = 0;
+  uint64_t blob_bytes = 0;
 };
 
 // kInvalidArgument where a limit or the descriptor is broken.
