@@ -63,7 +63,7 @@ typedef struct strata_call {
 
   const struct strata_tensor_ref* refs; /* what stands behind each tensor; null in SUB and chip */
   int32_t block_idx;                    /* of a chip kernel: this call's block, below block_dim */
-  uint32_t reserved_2;
+  uint32_t reserved1;
 } strata_call;
 
 typedef int32_t (*strata_entry)(const strata_call* call);

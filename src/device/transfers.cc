@@ -35,13 +35,11 @@ Result<void> Transfers::begin(const model::ArgsDecoder& args, std::vector<strata
     strata_tensor& tensor = (*tensors)[i];
     tensor.data = nullptr;
     if (tensor.nbytes == 0) continue;
-    if (tensor.transfer == model::kTransferCopy) {
-      STRATA_TRY(add_copy(tensor, i, args.segment(i), args.offset(i)));
-    } else if (i < args.origins().size()) {
-      STRATA_TRY(add_map(&tensor, i, args.segment(i), args.offset(i), args.origins()[i]));
-    } else {
-      return failed(Code::kCorrupt, fmt::format("tensor {} is to be mapped, and of no buffer", i));
+    if (i >= args.refs().size()) {
+      return failed(Code::kCorrupt, fmt::format("tensor {} names no buffer", i));
     }
+    STRATA_TRY(tensor.transfer == model::kTransferCopy ? add_copy(tensor, i, args.refs()[i])
+                                                       : add_map(&tensor, i, args.refs()[i]));
   }
   STRATA_TRY(make_spans());
   for (const View& view : views_) {
@@ -53,14 +51,15 @@ Result<void> Transfers::begin(const model::ArgsDecoder& args, std::vector<strata
 
 // ---------------------------------------------------------------- copies
 
-Result<void> Transfers::add_copy(const strata_tensor& tensor, size_t index, uint32_t segment,
-                                 uint64_t offset) {
+Result<void> Transfers::add_copy(const strata_tensor& tensor, size_t index,
+                                 const model::DecodedRef& ref) {
   const auto tag = static_cast<TensorArgType>(tensor.tag);
   if (!reads(tag) && !writes(tag)) {
     return failed(Code::kInvalidArgument,
                   fmt::format("tensor {} has no tag that says what to copy", index));
   }
-  views_.push_back({index, segment, offset, Runs(tensor, offset), tag, 0});
+  const uint64_t first = ref.buffer_offset + ref.offset;
+  views_.push_back({index, ref.segment, first, Runs(tensor, first), tag, 0});
   return {};
 }
 
@@ -127,22 +126,17 @@ void Transfers::end() {
 
 // ---------------------------------------------------------------- maps
 
-Result<void> Transfers::add_map(strata_tensor* tensor, size_t index, uint32_t segment,
-                                uint64_t offset, const model::ArgsOrigin& origin) {
+Result<void> Transfers::add_map(strata_tensor* tensor, size_t index, const model::DecodedRef& ref) {
   const auto tag = static_cast<TensorArgType>(tensor->tag);
-  const bool may_write = (origin.rights & model::kRightWrite) != 0;
-  if (writes(tag) && !may_write) {
+  if (writes(tag) && ref.read_only) {
     return failed(Code::kInvalidArgument,
                   fmt::format("tensor {} is to be mapped for writing and is read-only", index));
   }
-  if (offset < origin.begin || offset - origin.begin > origin.bytes) {
-    return failed(Code::kCorrupt, fmt::format("tensor {} is not in its buffer", index));
-  }
   // A tensor without a tag keeps the rights of its buffer.
-  const bool writable = writes(tag) || (!reads(tag) && may_write);
-  STRATA_ASSIGN(Mapping* const found, mapping({origin.uid_high, origin.uid_low, writable},
-                                              {segment, origin.begin, origin.bytes}));
-  tensor->data = found->at + (offset - origin.begin);
+  const bool writable = writes(tag) || (!reads(tag) && !ref.read_only);
+  STRATA_ASSIGN(Mapping* const found, mapping({ref.uid.high, ref.uid.low, writable},
+                                              {ref.segment, ref.buffer_offset, ref.buffer_bytes}));
+  tensor->data = found->at + ref.offset;
   return {};
 }
 

@@ -61,10 +61,8 @@ class Transfers {
     uint64_t used_at;  // number of the task that used it last
   };
 
-  Result<void> add_copy(const strata_tensor& tensor, size_t index, uint32_t segment,
-                        uint64_t offset);
-  Result<void> add_map(strata_tensor* tensor, size_t index, uint32_t segment, uint64_t offset,
-                       const model::ArgsOrigin& origin);
+  Result<void> add_copy(const strata_tensor& tensor, size_t index, const model::DecodedRef& ref);
+  Result<void> add_map(strata_tensor* tensor, size_t index, const model::DecodedRef& ref);
   Result<Mapping*> mapping(const MapKey& key, const HostRange& range);
   Result<void> make_spans();
   Result<void> read(const View& view);

@@ -114,7 +114,7 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
   tensors_ = {};
   scalars_ = {};
   inline_ = {};
-  origins_ = {};
+  refs_.clear();
   if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(uint64_t) != 0) {
     return corrupt("they are not 8-byte aligned");
   }
@@ -124,10 +124,10 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
   ArgsHeader header;
   std::memcpy(&header, raw, sizeof header);
   if (header.tensor_count > TaskArgs::kTensorsMax || header.scalar_count > TaskArgs::kScalarsMax ||
-      header.inline_bytes > TaskArgs::kInlineBytesMax || header.origins > 1) {
-    return corrupt(fmt::format("{} tensors, {} scalars, {} inline bytes, origins {}",
+      header.inline_bytes > TaskArgs::kInlineBytesMax || header.flags > kArgsWithRefs) {
+    return corrupt(fmt::format("{} tensors, {} scalars, {} inline bytes, flags {}",
                                header.tensor_count, header.scalar_count, header.inline_bytes,
-                               header.origins));
+                               header.flags));
   }
   // Each tensor has at least its fixed part: no storage for counts that the bytes do not hold.
   if (header.tensor_count * sizeof(ArgsTensor) > rest.size()) {
@@ -138,6 +138,7 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
     spilled_.resize(header.tensor_count);
     tensors = spilled_.data();
   }
+  const bool with_refs = (header.flags & kArgsWithRefs) != 0;
   for (uint32_t i = 0; i < header.tensor_count; ++i) {
     strata_tensor& tensor = tensors[i];
     uint32_t index = 0;
@@ -161,20 +162,52 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
           fmt::format("tensor {} says {} bytes, its shape says {}", i, tensor.nbytes, nbytes));
     }
     if (segment.base != nullptr) tensor.data = segment.base + offset;
-    segments_[i] = index;
-    offsets_[i] = offset;
+    if (with_refs) refs_.push_back({{}, index, offset, 0, 0, false});
+  }
+  if (with_refs) {
+    if (Result<void> taken = take_refs(&rest, segment_of, context); !taken) {
+      refs_.clear();
+      return taken;
+    }
   }
   const std::byte* scalars = take(&rest, 8 * size_t{header.scalar_count});
   const size_t padded = (size_t{header.inline_bytes} + 7) & ~size_t{7};
   const std::byte* inlined = scalars == nullptr ? nullptr : take(&rest, padded);
   if (inlined == nullptr) return corrupt("scalars or inline bytes are cut off");
-  const std::byte* origins = take(&rest, header.origins * header.tensor_count * sizeof(ArgsOrigin));
-  if (origins == nullptr) return corrupt("the tensors' origins are cut off");
   if (!rest.empty()) return corrupt(fmt::format("{} bytes behind their end", rest.size()));
   tensors_ = {tensors, header.tensor_count};
   scalars_ = {reinterpret_cast<const uint64_t*>(scalars), header.scalar_count};
   inline_ = {inlined, header.inline_bytes};
-  origins_ = {reinterpret_cast<const ArgsOrigin*>(origins), header.origins * header.tensor_count};
+  return {};
+}
+
+// One for each entry of refs_, which so far has the segment and, as buffer_offset, the place of the
+// first element in it.
+Result<void> ArgsDecoder::take_refs(std::span<const std::byte>* rest, SegmentFn segment_of,
+                                    void* context) {
+  uint32_t number = 0;
+  for (DecodedRef& ref : refs_) {
+    const std::byte* raw = take(rest, sizeof(ArgsRef));
+    if (raw == nullptr)
+      return corrupt(fmt::format("the reference of tensor {} is cut off", number));
+    ArgsRef fixed;
+    std::memcpy(&fixed, raw, sizeof fixed);
+    const uint64_t segment_bytes = segment_of(context, ref.segment).bytes;
+    const bool inside = fixed.offset <= ref.buffer_offset &&
+                        fixed.buffer_bytes <= segment_bytes - (ref.buffer_offset - fixed.offset);
+    if (!inside || fixed.uid == Uid{} || fixed.read_only > 1) {
+      return corrupt(
+          fmt::format("tensor {} is at byte {} of a buffer of {} bytes that leaves its "
+                      "segment, or has no uid",
+                      number, fixed.offset, fixed.buffer_bytes));
+    }
+    ref.uid = fixed.uid;
+    ref.buffer_offset -= fixed.offset;
+    ref.buffer_bytes = fixed.buffer_bytes;
+    ref.offset = fixed.offset;
+    ref.read_only = fixed.read_only == 1;
+    ++number;
+  }
   return {};
 }
 

@@ -3,8 +3,8 @@
 //
 // Not the wire form of a TASK: both ends have the same layout id. All fields little-endian, all
 // parts 8-byte aligned: ArgsHeader; for each tensor an ArgsTensor, u64 shape x rank,
-// i64 stride x rank; u64 scalars; inline bytes, padded with zeros to 8; where the header says so,
-// an ArgsOrigin for each tensor. Pure; any thread.
+// i64 stride x rank; for a child Worker or a chip an ArgsRef for each tensor; u64 scalars; inline
+// bytes, padded with zeros to 8. Pure; any thread.
 #pragma once
 
 #include <array>
@@ -29,9 +29,10 @@ struct ArgsHeader {
   uint32_t tensor_count;
   uint32_t scalar_count;
   uint32_t inline_bytes;
-  uint32_t origins;  // 1: an ArgsOrigin for each tensor follows; else 0
+  uint32_t flags;  // kArgsWithRefs
 };
 static_assert(sizeof(ArgsHeader) == 16);
+inline constexpr uint32_t kArgsWithRefs = 1;
 
 struct ArgsTensor {
   uint32_t segment;
@@ -44,26 +45,22 @@ struct ArgsTensor {
 };
 static_assert(sizeof(ArgsTensor) == 24);
 
-// The buffer behind a tensor, for targets that do more than touch its bytes in place.
-struct ArgsOrigin {
-  uint64_t uid_high;
-  uint64_t uid_low;
-  uint64_t begin;  // of the buffer in the tensor's segment
-  uint64_t bytes;  // of the buffer
-  uint32_t buffer_index;
-  uint32_t rights;  // kRight bits
+// What a child Worker needs to pass a tensor on, and a chip to map it: which memory it is.
+struct ArgsRef {
+  Uid uid;
+  uint64_t offset;        // of the first element in the buffer
+  uint64_t buffer_bytes;  // the buffer lies in the tensor's segment, this many bytes
+  uint64_t read_only;     // 1: nobody may write the buffer
 };
-static_assert(sizeof(ArgsOrigin) == 40);
-inline constexpr uint32_t kRightRead = 1;
-inline constexpr uint32_t kRightWrite = 2;
+static_assert(sizeof(ArgsRef) == 40);
 
-// Where a tensor's buffer is, and what may be done to it.
+// Where a tensor's buffer begins.
 struct Placement {
   uint32_t segment = 0;
   uint64_t offset = 0;  // of the buffer in the segment
   uint8_t transfer = kTransferMap;
-  uint64_t bytes = 0;  // of the buffer; this and the rights stand in origins alone
-  uint32_t rights = kRightRead | kRightWrite;
+  uint64_t buffer_bytes = 0;  // told with refs, as is the next
+  bool read_only = false;
 };
 
 // The limits of TaskArgs, and dtype, tag and rank of each tensor. Says nothing of buffers.
@@ -72,36 +69,40 @@ Result<void> check_args(const TaskArgs& args);
 // At most this many for any arguments that check_args accepts.
 inline constexpr size_t kEncodedArgsBytesMax =
     sizeof(ArgsHeader) +
-    TaskArgs::kTensorsMax * (sizeof(ArgsTensor) + 16 * Tensor::kRankMax + sizeof(ArgsOrigin)) +
+    TaskArgs::kTensorsMax * (sizeof(ArgsTensor) + 16 * Tensor::kRankMax + sizeof(ArgsRef)) +
     TaskArgs::kScalarsMax * 8 + TaskArgs::kInlineBytesMax;
 
-enum class Origins : uint32_t { kNone = 0, kEach = 1 };
-
 // Of arguments that check_args accepts. A multiple of 8.
-inline size_t encoded_bytes(const TaskArgs& args, Origins origins = Origins::kNone) {
+inline size_t encoded_bytes(const TaskArgs& args, bool refs = false) {
   size_t n = sizeof(ArgsHeader) + 8 * args.scalars().size() +
              ((args.inline_bytes().size() + 7) & ~size_t{7});
+  if (refs) n += sizeof(ArgsRef) * args.tensors().size();
   for (const TensorArg& arg : args.tensors()) {
     n += sizeof(ArgsTensor) + 16 * size_t{arg.tensor.rank};
   }
-  if (origins == Origins::kEach) n += args.tensors().size() * sizeof(ArgsOrigin);
   return n;
 }
 
-// Writes encoded_bytes(args, origins) bytes to `out`. `resolve(const Tensor&)` gives the Placement
-// of its buffer, once for each tensor in order, and once more for its origin. Every tensor lies
-// inside its buffer (extent_of), else nbytes means nothing.
+// Writes encoded_bytes(args, refs) bytes to `out`. `resolve(const Tensor&)` gives the Placement of
+// its buffer, once for each tensor in their order. Every tensor lies inside its buffer (extent_of),
+// else nbytes means nothing. `refs`: for a child Worker or a chip.
 template <class Resolve>
-void encode_args(const TaskArgs& args, Resolve&& resolve, std::byte* out,
-                 Origins origins = Origins::kNone) {
+void encode_args(const TaskArgs& args, Resolve&& resolve, std::byte* out, bool refs = false) {
   const auto put = [&out](const void* from, size_t n) {
     std::memcpy(out, from, n);
     out += n;
   };
   const ArgsHeader header{
       static_cast<uint32_t>(args.tensors().size()), static_cast<uint32_t>(args.scalars().size()),
-      static_cast<uint32_t>(args.inline_bytes().size()), static_cast<uint32_t>(origins)};
+      static_cast<uint32_t>(args.inline_bytes().size()), refs ? kArgsWithRefs : 0};
   put(&header, sizeof header);
+  std::byte* ref = nullptr;  // of the next tensor
+  if (refs) {
+    ref = out;
+    for (const TensorArg& arg : args.tensors()) {
+      ref += sizeof(ArgsTensor) + 16 * size_t{arg.tensor.rank};
+    }
+  }
   for (const TensorArg& arg : args.tensors()) {
     const Tensor& t = arg.tensor;
     const Placement place = resolve(t);
@@ -121,31 +122,35 @@ void encode_args(const TaskArgs& args, Resolve&& resolve, std::byte* out,
     put(&fixed, sizeof fixed);
     for (int d = 0; d < t.rank; ++d) put(&t.shape[d], 8);
     for (int d = 0; d < t.rank; ++d) put(&t.stride[d], 8);
+    if (!refs) continue;
+    const ArgsRef named{t.uid, t.offset, place.buffer_bytes, place.read_only};
+    std::memcpy(ref, &named, sizeof named);
+    ref += sizeof named;
   }
+  if (refs) out = ref;
   if (header.scalar_count > 0) put(args.scalars().data(), 8 * args.scalars().size());
   if (header.inline_bytes > 0) {
     put(args.inline_bytes().data(), header.inline_bytes);
     const size_t pad = -size_t{header.inline_bytes} & 7;
-    if (pad > 0) {
-      std::memset(out, 0, pad);
-      out += pad;
-    }
-  }
-  if (origins == Origins::kNone) return;
-  for (const TensorArg& arg : args.tensors()) {
-    const Tensor& t = arg.tensor;
-    const Placement place = resolve(t);
-    const ArgsOrigin origin{t.uid.high,  t.uid.low,      place.offset,
-                            place.bytes, t.buffer_index, place.rights};
-    put(&origin, sizeof origin);
+    if (pad > 0) std::memset(out, 0, pad);
   }
 }
 
 // A segment as this process knows it: bytes 0: not at all; base null: known, and not mapped, so
-// that its tensors have no data pointer but an offset.
+// that its tensors have a reference but no data pointer.
 struct MappedSegment {
   std::byte* base = nullptr;
   uint64_t bytes = 0;
+};
+
+// Of a decoded tensor: which memory it is, and where that begins in its segment.
+struct DecodedRef {
+  Uid uid;
+  uint32_t segment;
+  uint64_t buffer_offset;  // of the buffer in the segment
+  uint64_t buffer_bytes;
+  uint64_t offset;  // of the first element in the buffer
+  bool read_only;
 };
 
 // The child's side: one object for each child, reused for each task; the views it gives hold until
@@ -175,24 +180,20 @@ class ArgsDecoder {
   std::span<const strata_tensor> tensors() const { return tensors_; }
   std::span<const uint64_t> scalars() const { return scalars_; }
   std::span<const std::byte> inline_bytes() const { return inline_; }
-  // One for each tensor, or none.
-  std::span<const ArgsOrigin> origins() const { return origins_; }
-  // Tensor i: its segment, and its first element in that.
-  uint32_t segment(size_t i) const { return segments_[i]; }
-  uint64_t offset(size_t i) const { return offsets_[i]; }
+  // One for each tensor where they were encoded with refs, else none.
+  std::span<const DecodedRef> refs() const { return refs_; }
 
  private:
   using SegmentFn = MappedSegment (*)(void* context, uint32_t index);
   Result<void> decode_erased(std::span<const std::byte> bytes, SegmentFn segment_of, void* context);
+  Result<void> take_refs(std::span<const std::byte>* rest, SegmentFn segment_of, void* context);
 
   std::array<strata_tensor, kTensorsInPlace> in_place_;
   std::vector<strata_tensor> spilled_;
   std::span<const strata_tensor> tensors_;
   std::span<const uint64_t> scalars_;
   std::span<const std::byte> inline_;
-  std::span<const ArgsOrigin> origins_;
-  std::array<uint32_t, TaskArgs::kTensorsMax> segments_;
-  std::array<uint64_t, TaskArgs::kTensorsMax> offsets_;
+  std::vector<DecodedRef> refs_;
 };
 
 }  // namespace strata::model

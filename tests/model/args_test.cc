@@ -254,50 +254,35 @@ TEST(ArgsDecoder, RefusesEachFieldThatIsWrong) {
   EXPECT_EQ(decode_with(4, 0, 1).error().code(), Code::kCorrupt);                // nbytes
   EXPECT_EQ(decode_with(5, ~0ull, 1ull << 61).error().code(), Code::kCorrupt);   // shape
   EXPECT_EQ(decode_with(7, ~0ull, ~0ull << 40).error().code(), Code::kCorrupt);  // stride
-  EXPECT_EQ(decode_with(1, 0, 1ull << 32).error().code(), Code::kCorrupt);       // origins
+  EXPECT_EQ(decode_with(1, 0, 1ull << 32).error().code(), Code::kCorrupt);       // flags
   EXPECT_EQ(decode_with(1, 0, 2ull << 32).error().code(), Code::kCorrupt);
   EXPECT_EQ(decode_with(0, ~0ull, 257).error().code(), Code::kCorrupt);  // counts
   EXPECT_EQ(decode_with(0, ~0ull, 257ull << 32).error().code(), Code::kCorrupt);
   EXPECT_EQ(decode_with(1, ~0ull, 64 * 1024 + 1).error().code(), Code::kCorrupt);
 }
 
-TEST(Args, CarryTheOriginOfEachTensorWhereAsked) {
+TEST(ArgsDecoder, GivesReferencesAloneInASegmentThatIsKnownAndNotMapped) {
   const TaskArgs args = sample();
-  const size_t bytes = encoded_bytes(args, Origins::kEach);
-  EXPECT_EQ(bytes, encoded_bytes(args) + 2 * sizeof(ArgsOrigin));
+  const size_t bytes = encoded_bytes(args, true);
   std::vector<uint64_t> words(bytes / 8);
   const auto place = [](const Tensor& t) {
-    return Placement{t.buffer_index, kBufferOffset, kTransferCopy, 1000 + t.buffer_index,
-                     t.buffer_index == 0 ? kRightRead : kRightRead | kRightWrite};
+    return Placement{t.buffer_index, kBufferOffset, kTransferCopy, 1000, t.buffer_index == 1};
   };
-  encode_args(args, place, reinterpret_cast<std::byte*>(words.data()), Origins::kEach);
-  ArgsDecoder decoder;
-  Memory memory;
-  ASSERT_TRUE(decoder.decode(bytes_of(words), memory).ok());
-  ASSERT_EQ(decoder.origins().size(), 2u);
-  const ArgsOrigin& second = decoder.origins()[1];
-  EXPECT_EQ(second.uid_high, 1u);
-  EXPECT_EQ(second.uid_low, 2u);
-  EXPECT_EQ(second.begin, kBufferOffset);
-  EXPECT_EQ(second.bytes, 1001u);
-  EXPECT_EQ(second.buffer_index, 1u);
-  EXPECT_EQ(second.rights, kRightRead | kRightWrite);
-  EXPECT_EQ(decoder.origins()[0].rights, kRightRead);
-  EXPECT_EQ(decoder.segment(1), 1u);
-  EXPECT_EQ(decoder.offset(1), kBufferOffset + 64);
-  EXPECT_EQ(decoder.tensors()[1].transfer, kTransferCopy);
-  EXPECT_EQ(decoder.inline_bytes().size(), 5u);
-  EXPECT_FALSE(decoder.decode(bytes_of(words).first(bytes - 8), memory).ok());
-}
-
-TEST(ArgsDecoder, GivesOffsetsAloneInASegmentThatIsKnownAndNotMapped) {
-  const std::vector<uint64_t> words = encode(sample());
+  encode_args(args, place, reinterpret_cast<std::byte*>(words.data()), true);
   ArgsDecoder decoder;
   const auto unmapped = [](uint32_t) { return MappedSegment{nullptr, kSegmentBytes}; };
   ASSERT_TRUE(decoder.decode(bytes_of(words), unmapped).ok());
   EXPECT_EQ(decoder.tensors()[1].data, nullptr);
-  EXPECT_EQ(decoder.offset(1), kBufferOffset + 64);
-  EXPECT_TRUE(decoder.origins().empty());
+  EXPECT_EQ(decoder.tensors()[1].transfer, kTransferCopy);
+  ASSERT_EQ(decoder.refs().size(), 2u);
+  const DecodedRef& second = decoder.refs()[1];
+  EXPECT_EQ(second.uid, (Uid{1, 2}));
+  EXPECT_EQ(second.segment, 1u);
+  EXPECT_EQ(second.buffer_offset, kBufferOffset);
+  EXPECT_EQ(second.buffer_bytes, 1000u);
+  EXPECT_EQ(second.offset, 64u);
+  EXPECT_TRUE(second.read_only);
+  EXPECT_FALSE(decoder.refs()[0].read_only);
   const auto small = [](uint32_t) { return MappedSegment{nullptr, 64}; };
   EXPECT_EQ(decoder.decode(bytes_of(words), small).error().code(), Code::kCorrupt);
 }
