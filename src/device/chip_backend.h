@@ -62,6 +62,8 @@ class ChipBackend {
   virtual Result<std::byte*> allocate(uint64_t bytes) = 0;
   virtual void free(std::byte* at) = 0;
 
+  // Host bytes for the host's own side of this, such as a kernel's blob.
+  virtual Result<void> read_host(const HostRange& from, std::byte* to) = 0;
   virtual Result<void> copy_in(const HostRange& from, std::byte* to) = 0;
   virtual Result<void> copy_out(const std::byte* from, const HostRange& to) = 0;
 

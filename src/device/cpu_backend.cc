@@ -125,7 +125,7 @@ Result<int> CpuBackend::fd_of(const HostRange& range) const {
   return host_[range.segment].fd.get();
 }
 
-Result<void> CpuBackend::copy_in(const HostRange& from, std::byte* to) {
+Result<void> CpuBackend::read_host(const HostRange& from, std::byte* to) {
   STRATA_ASSIGN(const int fd, fd_of(from));
   for (uint64_t done = 0; done < from.bytes;) {
     const ssize_t got =
@@ -134,6 +134,11 @@ Result<void> CpuBackend::copy_in(const HostRange& from, std::byte* to) {
     if (got <= 0) return os::system_error("copy from host memory to a chip", got < 0 ? errno : EIO);
     done += static_cast<uint64_t>(got);
   }
+  return {};
+}
+
+Result<void> CpuBackend::copy_in(const HostRange& from, std::byte* to) {
+  STRATA_TRY(read_host(from, to));
   note_.copied_in.fetch_add(from.bytes, std::memory_order_relaxed);
   return {};
 }

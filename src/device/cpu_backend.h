@@ -30,6 +30,7 @@ class CpuBackend final : public ChipBackend {
   KernelOutcome run(Kernel kernel, strata_call* call, int32_t blocks) override;
   Result<std::byte*> allocate(uint64_t bytes) override;
   void free(std::byte* at) override;
+  Result<void> read_host(const HostRange& from, std::byte* to) override;
   Result<void> copy_in(const HostRange& from, std::byte* to) override;
   Result<void> copy_out(const std::byte* from, const HostRange& to) override;
   Result<std::byte*> map(const HostRange& range, bool writable) override;

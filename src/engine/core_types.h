@@ -23,6 +23,7 @@ enum class Command : uint32_t {
   kCommit = 2,
   kAbort = 3,
   kUnregister = 4,
+  kDropMapping = 5,  // to chips: u64, u64 of the uid of a buffer that is mapped there no longer
   kExit = mailbox::kCommandExit,
   kHello = mailbox::kCommandHello,  // answered once the child has attached
 };
