@@ -43,7 +43,7 @@ void CallFrame::succeed(mailbox::TaskOutcome* outcome) {
 }
 
 void CallFrame::fail(int32_t code, std::string_view text, mailbox::TaskOutcome* outcome) {
-  text_ = base::cut_text(text, mailbox::kTextBytesMax);
+  text_ = std::string(base::cut_text(text, mailbox::kTextBytesMax));  // it may be text_ itself
   outcome->outcome = mailbox::Outcome::kTaskFailed;
   outcome->code = code;
   outcome->text = std::as_bytes(std::span(text_));

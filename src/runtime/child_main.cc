@@ -2,63 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cstdio>
 
 #include "base/bytes.h"
 #include "mailbox/child_loop.h"
-#include "mailbox/plain_memory.h"
-#include "os/clock.h"
-#include "os/event_fd.h"
-#include "os/futex.h"
 #include "os/shared_region.h"
+#include "runtime/child_host.h"
+#include "runtime/chip_main.h"
 #include "runtime/executor.h"
-#include "runtime/pause.h"
 
 namespace strata::runtime {
 namespace {
 
-using Side = mailbox::ChildSide<mailbox::PlainMemory>;
-
-class Host {
- public:
-  Host(Side& side, Executor& executor, os::EventFd parent)
-      : side_(side), executor_(executor), parent_(std::move(parent)) {}
-
-  uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text) {
-    return executor_.control(command, request, text);
-  }
-  void run(const mailbox::TaskView& task, mailbox::TaskOutcome* outcome) {
-    const Asked asked{&side_, &task};
-    const mailbox::TaskPost post{task.task, task.callable, task.flags, task.block_dim,
-                                 task.deadline_ms};
-    executor_.run(post, task.args, {&Host::cancelled, &asked}, outcome);
-  }
-  void signal_parent() { parent_.signal(); }
-  // Without a timeout: the fork server's end is this process's, and it ends with the parent.
-  void sleep(const uint32_t* word) {
-    os::futex_wait(reinterpret_cast<const std::atomic<uint32_t>*>(word), 1);
-  }
-  int64_t now_ns() { return os::monotonic_now().ns; }
-  void pause() { cpu_pause(); }
-
- private:
-  struct Asked {
-    const Side* side;
-    const mailbox::TaskView* task;
-  };
-  static bool cancelled(const void* context) {
-    const auto* const asked = static_cast<const Asked*>(context);
-    return asked->side->cancelled(*asked->task);
-  }
-
-  Side& side_;
-  Executor& executor_;
-  os::EventFd parent_;
-};
-
 Result<int> serve(os::ChildStart& start) {
   STRATA_ASSIGN(const ChildSpec spec, decode_child_spec(start.spec));
+  if (spec.kind == ChildKind::kChip) return serve_chip(spec, start);
   if (start.fds.size() != ChildSpec::kFds) {
     return Error(Code::kCorrupt, Scope::kProcess,
                  fmt::format("{} descriptors came, not {}", start.fds.size(), ChildSpec::kFds));
@@ -69,9 +27,9 @@ Result<int> serve(os::ChildStart& start) {
                 os::SharedRegion::adopt(std::move(start.fds[1]), mailbox::kHubBytes));
   STRATA_ASSIGN(os::SharedRegion heap,
                 os::SharedRegion::adopt(std::move(start.fds[2]), spec.heap_bytes));
-  STRATA_ASSIGN(Side side, Side::attach({}, region.bytes(), hub.bytes()));
+  STRATA_ASSIGN(ChildMailbox side, ChildMailbox::attach({}, region.bytes(), hub.bytes()));
   Executor executor(heap.bytes(), spec.path);
-  Host host(side, executor, os::EventFd::adopt(std::move(start.fds[3])));
+  ChildHost<Executor> host(side, executor, os::EventFd::adopt(std::move(start.fds[3])));
   mailbox::ChildLoop loop(side, host, spec.spin);
   return loop.run();
 }
@@ -80,23 +38,29 @@ Result<int> serve(os::ChildStart& start) {
 
 std::vector<std::byte> encode(const ChildSpec& spec) {
   base::ByteWriter out;
+  out.put(static_cast<uint8_t>(spec.kind));
   out.put_string(spec.path);
   out.put(spec.heap_bytes);
   out.put(spec.spin.free_spin_ns);
   out.put(spec.spin.permit_spin_ns);
   out.put(spec.spin.polls_without_pause);
+  out.put_string(spec.chip.backend);
+  out.put(spec.chip.memory_bytes);
   return std::move(out).take();
 }
 
 Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes) {
   base::ByteReader in(bytes);
   ChildSpec spec;
+  spec.kind = static_cast<ChildKind>(in.get<uint8_t>());
   spec.path = in.get_string(4096);
   spec.heap_bytes = in.get<uint64_t>();
   spec.spin.free_spin_ns = in.get<int64_t>();
   spec.spin.permit_spin_ns = in.get<int64_t>();
   spec.spin.polls_without_pause = in.get<int>();
-  if (!in.ok() || in.left() != 0) {
+  spec.chip.backend = in.get_string(4096);
+  spec.chip.memory_bytes = in.get<uint64_t>();
+  if (!in.ok() || spec.kind > ChildKind::kChip || in.left() != 0) {
     return Error(Code::kCorrupt, Scope::kProcess, "the spec of a child does not decode");
   }
   return spec;

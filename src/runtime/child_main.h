@@ -3,16 +3,21 @@
 
 #include "mailbox/waiter.h"
 #include "os/fork_server.h"
+#include "strata/worker_spec.h"
 
 namespace strata::runtime {
+
+enum class ChildKind : uint8_t { kSub = 0, kChip = 1 };
 
 // What a child is told at its start, beside its descriptors in this order: mailbox, hub, heap, and
 // the eventfd that wakes the parent.
 struct ChildSpec {
   static constexpr size_t kFds = 4;
-  std::string path;  // of the worker, "L3/1"
+  ChildKind kind = ChildKind::kSub;
+  std::string path = {};  // of the worker, "L3/1"
   uint64_t heap_bytes = 0;
-  mailbox::WaiterOptions spin;
+  mailbox::WaiterOptions spin = {};
+  ChipSpec chip = {};  // of a chip
 };
 std::vector<std::byte> encode(const ChildSpec& spec);
 Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes);

@@ -4,19 +4,15 @@
 // Knows no mailbox. One thread at a time.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/time.h"
-#include "mailbox/child_side.h"
-#include "mailbox/parent_side.h"
 #include "model/args.h"
 #include "registry/payload.h"
+#include "runtime/call_frame.h"
 #include "strata/call.h"
 
 namespace strata::runtime {
@@ -31,10 +27,6 @@ class Executor {
   // The four phases of a registration. 0, or a strata::Code and its text.
   uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text);
 
-  struct Cancelled {
-    bool (*ask)(const void* context);
-    const void* context;
-  };
   // The spans of the outcome hold until the next run.
   void run(const mailbox::TaskPost& post, std::span<const std::byte> args, Cancelled cancelled,
            mailbox::TaskOutcome* outcome);
@@ -52,22 +44,14 @@ class Executor {
                                       const model::NativeImportDescriptor& import);
   Result<void*> load(const registry::PreparePayload& payload,
                      const model::NativeImportDescriptor& import, std::string* path);
-  int32_t call(const Entry& entry, strata_call* raw);
-  static int32_t set_result(const strata_call* raw, const void* bytes, uint64_t n);
-  static void set_error(const strata_call* raw, const char* text, uint64_t n);
-  static int32_t is_cancelled(const strata_call* raw);
-  static void log(const strata_call* raw, int32_t level, const char* text, uint64_t n);
+  static int32_t call(const Entry& entry, strata_call* raw, std::string* thrown);
 
   std::span<std::byte> heap_;
-  std::string path_;
+  CallFrame frame_;
   std::vector<Entry> entries_;  // by index
   std::map<std::string, void*>
       libraries_;  // loaded, by path; never unloaded: they may have threads
   model::ArgsDecoder decoder_;
-  Cancelled cancelled_{};
-  base::Instant deadline_ = base::Instant::never();  // of the task that runs
-  std::vector<std::byte> result_;
-  std::string error_;
 };
 
 }  // namespace strata::runtime

@@ -177,8 +177,10 @@ Result<void> WorkerCore::start_children() {
   STRATA_TRY(add_endpoints(count));
   if (count > 0) STRATA_TRY(world_->watch_server(*server_, count));
   for (uint32_t i = 0; i < count; ++i) {
-    const runtime::ChildSpec child{fmt::format("{}/{}", path_, i), heap_.size(),
-                                   world_->waiter_options()};
+    const runtime::ChildSpec child{.kind = runtime::ChildKind::kSub,
+                                   .path = fmt::format("{}/{}", path_, i),
+                                   .heap_bytes = heap_.size(),
+                                   .spin = world_->waiter_options()};
     const int fds[] = {mailboxes_[i].fd(), hub_.fd(), heap_.fd(), world_->signal_fd()};
     world_->expect_child(i);
     STRATA_TRY(server_->spawn(i, runtime::encode(child), fds));

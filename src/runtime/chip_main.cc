@@ -1,0 +1,36 @@
+#include "runtime/chip_main.h"
+
+#include <fmt/format.h>
+
+#include "base/result.h"
+#include "mailbox/child_loop.h"
+#include "os/shared_region.h"
+#include "runtime/child_host.h"
+#include "runtime/chip_executor.h"
+
+namespace strata::runtime {
+
+Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start) {
+  if (start.fds.size() != kChipFds) {
+    return Error(Code::kCorrupt, Scope::kProcess,
+                 fmt::format("{} descriptors came, not {}", start.fds.size(), kChipFds));
+  }
+  STRATA_ASSIGN(os::SharedRegion region,
+                os::SharedRegion::adopt(std::move(start.fds[0]), mailbox::kRegionBytes));
+  STRATA_ASSIGN(os::SharedRegion hub,
+                os::SharedRegion::adopt(std::move(start.fds[1]), mailbox::kHubBytes));
+  STRATA_ASSIGN(os::SharedRegion note,
+                os::SharedRegion::adopt(std::move(start.fds[4]), device::ChipNote::kBytes));
+  STRATA_ASSIGN(ChildMailbox side, ChildMailbox::attach({}, region.bytes(), hub.bytes()));
+  // The heap stays a descriptor: a kernel finds no host memory but what its task maps.
+  std::vector<device::HostSegment> host;
+  host.push_back({std::move(start.fds[2]), spec.heap_bytes});
+  STRATA_ASSIGN(const std::unique_ptr<ChipExecutor> executor,
+                ChipExecutor::create({spec.chip.backend, spec.chip.memory_bytes}, std::move(host),
+                                     *reinterpret_cast<device::ChipNote*>(note.data()), spec.path));
+  ChildHost<ChipExecutor> child(side, *executor, os::EventFd::adopt(std::move(start.fds[3])));
+  mailbox::ChildLoop loop(side, child, spec.spin);
+  return loop.run();
+}
+
+}  // namespace strata::runtime
