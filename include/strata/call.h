@@ -32,6 +32,17 @@ typedef struct strata_tensor {
   int64_t stride[STRATA_TENSOR_RANK_MAX];
 } strata_tensor;
 
+/* Names one memory at every level, and a place in it. */
+typedef struct strata_tensor_ref {
+  uint64_t uid_high;
+  uint64_t uid_low;
+  uint32_t buffer_index; /* where the inner Worker's table holds it, while this task runs */
+  uint32_t reserved;
+  uint64_t offset; /* bytes from the buffer's start to the first element */
+} strata_tensor_ref;
+
+struct strata_orchestrator;
+
 typedef struct strata_call {
   uint32_t size; /* sizeof(strata_call) of the caller */
   uint32_t abi;  /* STRATA_ABI of the caller */
@@ -58,15 +69,97 @@ typedef struct strata_call {
   /* level: 0 trace, 1 debug, 2 info, 3 warning, 4 error. */
   void (*log)(const struct strata_call* call, int32_t level, const char* text, uint64_t n);
 
-  void* orchestrator; /* of the inner Worker; null in SUB and chip tasks */
-  void* runtime;      /* opaque */
+  const struct strata_orchestrator* orchestrator; /* null in SUB and chip tasks */
+  void* runtime;                                  /* opaque */
 
-  const struct strata_tensor_ref* refs; /* what stands behind each tensor; null in SUB and chip */
-  int32_t block_idx;                    /* of a chip kernel: this call's block, below block_dim */
+  const strata_tensor_ref* refs; /* one for each tensor; null in SUB and chip tasks */
+  int32_t block_idx;             /* of this call among the block_dim of a chip kernel */
   uint32_t reserved1;
 } strata_call;
 
 typedef int32_t (*strata_entry)(const strata_call* call);
+
+/* ---- Inside a task of a child Worker: the graph of its inner Worker. C++ authors want
+ * strata/inner.h. All calls from the thread that runs the task, until it returns. Each gives 0 or a
+ * number of strata::Code, and last_error the text that goes with it. */
+
+/* One tensor argument of an inner task. */
+typedef struct strata_task_tensor {
+  strata_tensor_ref ref;
+  uint8_t dtype;
+  uint8_t rank;
+  uint8_t tag;
+  uint8_t transfer; /* 0 as is usual for the target, 1 copy, 2 map */
+  uint32_t reserved;
+  uint64_t shape[STRATA_TENSOR_RANK_MAX];
+  int64_t stride[STRATA_TENSOR_RANK_MAX];
+} strata_task_tensor;
+
+typedef struct strata_task_args {
+  uint32_t size; /* sizeof(strata_task_args) of the caller */
+  uint32_t tensor_count;
+  uint32_t scalar_count;
+  uint32_t reserved;
+  const strata_task_tensor* tensors;
+  const uint64_t* scalars;
+  const void* inline_bytes;
+  uint64_t inline_nbytes;
+} strata_task_args;
+
+typedef struct strata_task_config {
+  int32_t block_dim;
+  uint32_t flags;
+  uint32_t deadline_ms;
+  uint32_t reserved;
+} strata_task_config;
+
+typedef struct strata_inner_handle {
+  uint64_t worker;
+  uint32_t index;
+  uint32_t generation;
+} strata_inner_handle;
+
+typedef struct strata_task_ref {
+  uint64_t run;
+  uint64_t task;
+} strata_task_ref;
+
+typedef struct strata_orchestrator {
+  uint32_t size; /* sizeof(strata_orchestrator) of the Strata that calls; only ever grows */
+  uint32_t reserved;
+  void* context; /* the first argument of every call */
+
+  int32_t (*submit_sub)(void* context, const strata_inner_handle* callable,
+                        const strata_task_args* args, const strata_task_config* config,
+                        strata_task_ref* out);
+  /* worker: an id of the inner Worker, or -1 for any. */
+  int32_t (*submit_next_level)(void* context, const strata_inner_handle* callable,
+                               const strata_task_args* args, const strata_task_config* config,
+                               int32_t worker, strata_task_ref* out);
+  int32_t (*submit_sub_group)(void* context, const strata_inner_handle* callable,
+                              const strata_task_args* members, uint32_t member_count,
+                              const strata_task_config* config, strata_task_ref* out);
+  /* worker_count: 0, or one worker for each member. */
+  int32_t (*submit_next_level_group)(void* context, const strata_inner_handle* callable,
+                                     const strata_task_args* members, uint32_t member_count,
+                                     const strata_task_config* config, const int32_t* workers,
+                                     uint32_t worker_count, strata_task_ref* out);
+  int32_t (*begin_scope)(void* context, uint64_t* scope);
+  void (*end_scope)(void* context, uint64_t scope);
+  /* A contiguous tensor of storage in the innermost scope. */
+  int32_t (*temporary)(void* context, uint8_t dtype, uint32_t rank, const uint64_t* shape,
+                       strata_task_tensor* out);
+  int32_t (*wait)(void* context, const strata_task_ref* task);
+
+  /* A callable that a parent made known by register_inner. */
+  int32_t (*find_hashid)(void* context, const char* hashid, uint64_t n, strata_inner_handle* out);
+  int32_t (*find_native)(void* context, const char* library, const char* symbol,
+                         strata_inner_handle* out);
+  int32_t (*find_function)(void* context, strata_entry entry, strata_inner_handle* out);
+
+  /* Of the last call that did not give 0; until the next call. */
+  const char* (*last_error)(void* context);
+} strata_orchestrator;
 
 #ifdef __cplusplus
 }

@@ -22,9 +22,12 @@
 #include <type_traits>
 
 #include "strata/call.h"
+#include "strata/tensor.h"
 #include "strata/types.h"
 
 namespace strata {
+
+class InnerOrchestrator;  // strata/inner.h
 
 // A tensor argument seen as elements of T. Shape and strides in elements, outermost first.
 template <class T>
@@ -111,13 +114,36 @@ class Call {
   }
   int32_t block_dim() const { return raw_->block_dim; }
   // Which block of a chip kernel this call is; 0 elsewhere.
-  int32_t block_idx() const {
-    return raw_->size >= offsetof(strata_call, block_idx) + sizeof raw_->block_idx ? raw_->block_idx
-                                                                                   : 0;
+  int32_t block_idx() const { return has(offsetof(strata_call, block_idx)) ? raw_->block_idx : 0; }
+  // In a task of a child Worker: what it submits to the Workers below it; include strata/inner.h.
+  // Throws std::logic_error in a SUB or chip task.
+  InnerOrchestrator orchestrator() const;
+  // In a task of a child Worker: the tensor behind argument i, to pass it on to inner tasks. It
+  // keeps its uid. Throws std::logic_error elsewhere.
+  Tensor ref(uint32_t i) const {
+    if (i >= raw_->tensor_count) throw std::out_of_range("no tensor " + std::to_string(i));
+    if (!has(offsetof(strata_call, refs)) || raw_->refs == nullptr) {
+      throw std::logic_error("ref() is for tasks of a child Worker; this is a SUB or chip task");
+    }
+    const strata_tensor& t = raw_->tensors[i];
+    const strata_tensor_ref& r = raw_->refs[i];
+    Tensor out;
+    out.uid = {r.uid_high, r.uid_low};
+    out.buffer_index = r.buffer_index;
+    out.dtype = static_cast<DType>(t.dtype);
+    out.rank = t.rank;
+    out.offset = r.offset;
+    for (int d = 0; d < t.rank; ++d) {
+      out.shape[d] = t.shape[d];
+      out.stride[d] = t.stride[d];
+    }
+    return out;
   }
   const strata_call* raw() const { return raw_; }
 
  private:
+  // The caller's Strata knows the field that begins there.
+  bool has(size_t offset) const { return raw_->size > offset; }
   const strata_call* raw_;
 };
 

@@ -74,4 +74,15 @@ struct CallableHandle {
   uint64_t worker = 0;      // names the Worker that gave it
 };
 
+// What register_inner gives: the callable is known to the orchestration code of child Workers. No
+// handle: this Worker's own submits do not take it.
+struct InnerReceipt {
+  std::string hashid;
+  std::string name;
+  CallableKind kind = CallableKind::kNativeImport;
+  uint64_t worker = 0;      // names the Worker that gave it
+  uint32_t index = 0;       // into that Worker's registry
+  uint32_t generation = 0;  // of that entry
+};
+
 }  // namespace strata

@@ -1,4 +1,4 @@
-// RunHandle: one graph on its way. TaskRef: one task of it.
+// RunHandle: one graph on its way.
 //
 // Any thread may call anything here. Dropping a handle neither waits nor cancels.
 #pragma once
@@ -12,13 +12,9 @@
 
 #include "strata/export.h"
 #include "strata/result.h"
+#include "strata/task_ref.h"
 
 namespace strata {
-
-struct TaskRef {
-  uint64_t run = 0;
-  uint64_t task = 0;  // its number within the run, from 0 in submission order
-};
 
 struct RunProgress {
   uint64_t submitted = 0;

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "strata/buffer.h"
 #include "strata/callable_handle.h"
@@ -46,8 +47,18 @@ class STRATA_PUBLIC Worker {
   Result<CallableHandle> register_callable(const Callable& callable);
   Result<void> unregister_callable(const CallableHandle& handle);
 
-  // Starts the children and waits until all are READY. With StartMethod::kFork the process must
-  // have one thread still (or allow_threads).
+  // Makes the callable usable by the orchestration code of the child Workers (all, or those listed)
+  // and of every Worker below them: all or nothing. Before or after init; counted like
+  // register_callable. What it gives is no handle: submits of this Worker do not take it.
+  Result<InnerReceipt> register_inner(const Callable& callable, std::vector<int> workers = {});
+  Result<void> unregister_inner(const InnerReceipt& receipt);
+
+  // A Worker below this one, of a smaller level, started by init. Gives its worker id: 0, 1, ... in
+  // order; the SUB children have the ids after the last. Before init.
+  Result<int> add_worker(WorkerSpec child);
+
+  // Starts the children and waits until all are READY, each with all that is below it. With
+  // StartMethod::kFork the process must have one thread still (or allow_threads).
   Result<void> init();
 
   // Builds a run: calls `build` with an Orchestrator, in this thread, and returns when it has
@@ -86,6 +97,7 @@ class STRATA_PUBLIC Worker {
     uint64_t tasks_done;
   };
   std::vector<Child> sub_children() const;
+  std::vector<Child> next_level_children() const;  // by worker id, from 0
 
  private:
   struct Erased {

@@ -41,6 +41,9 @@ struct WorkerSpec {
   std::vector<int> inherit_fds;           // descriptors that the children keep
   Limits limits;
   Timeouts timeouts;
+  // Workers below this one, each of a smaller level; their ids are 0, 1, ... in this order, those
+  // of the SUB children come after them. Worker::add_worker appends one.
+  std::vector<WorkerSpec> workers = {};
 };
 
 }  // namespace strata

@@ -15,6 +15,22 @@ Result<void> BufferTable::check_room() const {
 }
 
 Result<uint32_t> BufferTable::create(const Place& place) {
+  Result<uint32_t> index = take({uid_high_, uid_low_ + 1}, place, kOwn);
+  if (index) ++uid_low_;
+  return index;
+}
+
+Result<uint32_t> BufferTable::create_import(const Uid& uid, const Place& place, uint32_t import) {
+  STRATA_CHECK(import != kOwn);
+  if (uid.high == uid_high_ || uid == Uid{}) {
+    return Error(Code::kInvalidArgument, Scope::kBuffer,
+                 fmt::format("an import of buffer {:016x}-{}, which is this Worker's own or none",
+                             uid.high, uid.low));
+  }
+  return take(uid, place, import);
+}
+
+Result<uint32_t> BufferTable::take(const Uid& uid, const Place& place, uint32_t import) {
   if (Result<void> room = check_room(); !room.ok()) return std::move(room).error();
   uint32_t index = 0;
   if (free_.empty()) {
@@ -25,10 +41,11 @@ Result<uint32_t> BufferTable::create(const Place& place) {
     free_.pop_back();
   }
   Entry& entry = entries_[index];
-  entry.uid = {uid_high_, ++uid_low_};
+  entry.uid = uid;
   entry.bytes = place.bytes;
   entry.segment = place.segment;
   entry.segment_offset = place.segment_offset;
+  entry.import = import;
   ++entry.generation;
   entry.references = 0;
   entry.state = State::kLive;
@@ -43,7 +60,7 @@ void BufferTable::free_entry(uint32_t index) {
   entry.state = State::kFreed;
   --used_;
   bytes_used_ -= entry.bytes;
-  freed_.push_back({index, entry.segment, entry.segment_offset, entry.bytes});
+  freed_.push_back({index, entry.segment, entry.segment_offset, entry.bytes, entry.import != kOwn});
   // An index whose generations are used up is never given again.
   if (entry.generation < std::numeric_limits<uint32_t>::max()) free_.push_back(index);
 }
@@ -59,6 +76,12 @@ Error BufferTable::why_not(const Tensor& tensor) const {
     return Error(code, Scope::kBuffer, std::move(text));
   };
   if (tensor.uid == Uid{}) return refused(Code::kInvalidArgument, "a tensor without a buffer");
+  if (tensor.uid.high != uid_high_) {
+    return refused(Code::kNotFound,
+                   fmt::format("a tensor of buffer {:016x}-{}, which this Worker never had, or had "
+                               "only as an argument of a task that has ended",
+                               tensor.uid.high, tensor.uid.low));
+  }
   const bool given = tensor.uid.high == uid_high_ && tensor.uid.low - 1 < uid_low_ &&
                      tensor.buffer_index < entries_.size();
   if (!given) {
@@ -67,6 +90,10 @@ Error BufferTable::why_not(const Tensor& tensor) const {
                                                 tensor.uid.high, tensor.uid.low));
   }
   const Entry& entry = entries_[tensor.buffer_index];
+  if (entry.uid != tensor.uid && entry.import != kOwn) {
+    return refused(Code::kNotFound,
+                   fmt::format("a stale tensor: its buffer {} was freed", tensor.uid.low));
+  }
   if (entry.uid != tensor.uid) {
     if (entry.uid.low < tensor.uid.low) {
       return refused(Code::kInvalidArgument,

@@ -1,4 +1,5 @@
-// BufferTable: identity and life of the host buffers of one Worker.
+// BufferTable: identity and life of the host buffers of one Worker, and of those that it has from a
+// Worker above: imports, which keep their uid.
 //
 // live -> releasing (owner gone, tasks hold it) -> freed; an index is reused only with a larger
 // generation and a new uid. Not the memory: the caller allocates before create and takes freed
@@ -19,6 +20,8 @@ class BufferTable {
  public:
   enum class State : uint8_t { kLive, kReleasing, kFreed };
 
+  static constexpr uint32_t kOwn = ~uint32_t{0};
+
   struct Entry {
     Uid uid;
     uint64_t bytes = 0;           // that the user asked for
@@ -27,6 +30,9 @@ class BufferTable {
     uint32_t generation = 0;
     uint32_t references = 0;  // of submitted tasks
     State state = State::kFreed;
+    // kOwn, or the caller's number of this import; segment and segment_offset are of the memory
+    // above then.
+    uint32_t import = kOwn;
   };
 
   struct Freed {
@@ -34,6 +40,7 @@ class BufferTable {
     uint32_t segment;
     uint64_t segment_offset;
     uint64_t bytes;
+    bool import;  // its memory is not this Worker's
   };
 
   struct Place {
@@ -52,6 +59,9 @@ class BufferTable {
   Result<void> check_room() const;
   // Returns the index of a live entry without references.
   Result<uint32_t> create(const Place& place);
+  // The same for memory of a Worker above, by its uid; `import` is the caller's number, not kOwn.
+  // Ended by release_owner. kInvalidArgument for a uid of this Worker's own.
+  Result<uint32_t> create_import(const Uid& uid, const Place& place, uint32_t import);
 
   // The live entry that `tensor` names; null where there is none (see why_not).
   const Entry* find(const Tensor& tensor) const {
@@ -99,6 +109,7 @@ class BufferTable {
   uint64_t bytes_used() const { return bytes_used_; }  // the same, as asked for
 
  private:
+  Result<uint32_t> take(const Uid& uid, const Place& place, uint32_t import);
   void free_entry(uint32_t index);
 
   uint64_t uid_high_;

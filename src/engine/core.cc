@@ -41,10 +41,7 @@ uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint) {
   STRATA_CHECK(worker == workers_.size());
   WorkerEntry& entry = workers_.emplace_back();
   entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
-  if (entry.inline_endpoint != nullptr) {
-    STRATA_CHECK(inline_ == nullptr);
-    inline_ = entry.inline_endpoint;
-  }
+  if (entry.inline_endpoint != nullptr) inline_.push_back(entry.inline_endpoint);
   entry.endpoint = std::move(endpoint);
   return worker;
 }
@@ -468,7 +465,10 @@ uint32_t Core::ahead_of(uint32_t worker) const {
 }
 
 InlineEndpoint* Core::inline_work() const {
-  return inline_ != nullptr && inline_->has_work() ? inline_ : nullptr;
+  for (InlineEndpoint* endpoint : inline_) {
+    if (endpoint->has_work()) return endpoint;
+  }
+  return nullptr;
 }
 
 }  // namespace strata::engine

@@ -18,6 +18,7 @@
 #include "buffer/buffer_table.h"
 #include "engine/cause_table.h"
 #include "engine/core_types.h"
+#include "engine/imports.h"
 #include "engine/run_record.h"
 #include "engine/segment_space.h"
 #include "model/args.h"
@@ -35,12 +36,14 @@ class Core final : private EndpointSink {
 
   explicit Core(Options options);
 
-  // --- Workers. `endpoint` lives as long as the Core. At most one is inline.
+  // --- Workers. `endpoint` lives as long as the Core.
   uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint);
   // Its process stands: it is greeted, callables are replayed to it, then it takes tasks.
   void start_worker(uint32_t worker, base::Instant now);
   // Its process is gone: what it had not started goes back, the rest is an endpoint failure.
   void lose_worker(uint32_t worker, const std::string& reason);
+  // It is a Worker itself: it takes inner registrations. Before start_worker.
+  void mark_nested(uint32_t worker) { workers_[worker].nested = refs_ = true; }
   WorkerState worker_state(uint32_t worker) const { return workers_[worker].state; }
   const std::string& loss_reason(uint32_t worker) const { return workers_[worker].loss; }
   uint64_t tasks_done(uint32_t worker) const { return workers_[worker].tasks_done; }
@@ -60,9 +63,15 @@ class Core final : private EndpointSink {
   void release_buffer(uint32_t index);
   void clear_error(uint32_t index) { sched_.poison().clear(index); }
   const buffer::BufferTable& buffers() const { return buffers_; }
+  // Lends the arguments of one task of the Worker above to the tasks of the next run; gives the
+  // index of each one's buffer here. Ended when that run is done. One at a time.
+  Result<void> begin_imports(std::span<const ImportedArg> args, std::vector<uint32_t>* indices);
+  void end_imports();
 
   // --- Callables. One registration at a time: begin, then wait for its outcome.
-  Result<void> begin_register(const registry::PreparePayload& payload, base::Instant now);
+  // `only`: those workers alone, now and where they come later; empty: all that it is for.
+  Result<void> begin_register(const registry::PreparePayload& payload, base::Instant now,
+                              std::span<const uint32_t> only = {});
   std::optional<Result<registry::EntryRef>> take_register_outcome();
   Result<void> unregister(registry::EntryRef entry, base::Instant now);
   const registry::Registry& registry() const { return registry_; }
@@ -183,11 +192,14 @@ class Core final : private EndpointSink {
   const TaskHead& head_of(uint32_t slot);
   bool slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const;
   bool accesses_of(const TaskArgs& args, std::optional<Error>* error);
+  Result<uint32_t> import_of(const ImportedArg& arg);
 
   Options options_;
   sched::Scheduler sched_;
   registry::Registry registry_;
   buffer::BufferTable buffers_;
+  Imports imports_;
+  bool refs_ = false;  // tasks are told which memory their tensors are: there are nested workers
   buffer::Arena arena_;
   SegmentSpace space_;
   std::vector<uint64_t> segment_offsets_;  // of the arena's segments in the heap
@@ -195,9 +207,9 @@ class Core final : private EndpointSink {
   std::vector<uint32_t> free_segments_;
   CauseTable causes_;
   std::vector<WorkerEntry> workers_;
-  InlineEndpoint* inline_ = nullptr;
-  std::vector<uint32_t> busy_;    // workers that may have news
-  std::vector<uint32_t> barred_;  // workers whose rings are full
+  std::vector<InlineEndpoint*> inline_;  // by worker
+  std::vector<uint32_t> busy_;           // workers that may have news
+  std::vector<uint32_t> barred_;         // workers whose rings are full
   bool workers_expected_ = true;
   uint32_t polled_ = 0;  // the worker whose news are being taken
   uint32_t controls_open_ = 0;

@@ -82,7 +82,12 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
   if (command == static_cast<uint32_t>(Command::kHello) && entry.state == WorkerState::kGreeted) {
     --controls_open_;
     entry.state = WorkerState::kReplaying;
-    if (const Result<size_t> added = registry_.on_worker_added(worker); !added) {
+    if (code != 0) {
+      STRATA_MARK("engine: a worker says why it cannot start");
+      doubt(worker, text_of(bytes));
+      return;
+    }
+    if (const Result<size_t> added = registry_.on_worker_added(worker, entry.nested); !added) {
       doubt(worker, added.error().message());
     }
     return;
@@ -97,7 +102,7 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
   registry::Reply reply{worker, action.transaction, action.phase, std::nullopt, {}};
   if (code != 0) {
     reply.failure = static_cast<Code>(code);
-    reply.text = text_of(bytes);
+    reply.text = fmt::format("{}: {}", worker_name(worker), text_of(bytes));
   }
   registry_.on_reply(reply);
   notable_ = true;
@@ -133,12 +138,22 @@ base::Instant Core::next_deadline() const {
   return next;
 }
 
-Result<void> Core::begin_register(const registry::PreparePayload& payload, base::Instant now) {
+Result<void> Core::begin_register(const registry::PreparePayload& payload, base::Instant now,
+                                  std::span<const uint32_t> only) {
   std::vector<uint32_t> ready;
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-    if (workers_[worker].state == WorkerState::kReady) ready.push_back(worker);
+    if (workers_[worker].state != WorkerState::kReady) continue;
+    if (payload.inner && !workers_[worker].nested) continue;
+    if (!only.empty() && std::find(only.begin(), only.end(), worker) == only.end()) continue;
+    ready.push_back(worker);
   }
-  STRATA_TRY(registry_.begin(payload, ready));
+  for (const uint32_t worker : only) {
+    if (worker >= workers_.size() || workers_[worker].state != WorkerState::kLost) continue;
+    return Error(Code::kEndpointFailed, Scope::kCall,
+                 fmt::format("worker {} was lost: {}", worker, workers_[worker].loss),
+                 worker_name(worker));
+  }
+  STRATA_TRY(registry_.begin(payload, ready, only));
   pump_registry(now);
   return {};
 }

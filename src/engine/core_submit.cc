@@ -58,7 +58,7 @@ void Core::collect_freed() {
   for (const buffer::BufferTable::Freed& freed : freed_) {
     sched_.tensor_map().drop_buffer(freed.index);
     sched_.poison().drop_buffer(freed.index);
-    arena_.free(freed.segment, freed.segment_offset);
+    if (!freed.import) arena_.free(freed.segment, freed.segment_offset);
   }
   if (arena_.has_droppable()) collect_droppable();
 }
@@ -178,8 +178,17 @@ bool Core::accesses_of(const TaskArgs& args, std::optional<Error>* error) {
       return false;
     }
     accesses_.push_back({arg.tensor.buffer_index, *region, reads(arg.tag), writes(arg.tag)});
+    if (entry->import == buffer::BufferTable::kOwn) [[likely]] {
+      placements_.push_back({0, segment_offsets_[entry->segment] + entry->segment_offset,
+                             model::kTransferMap, entry->bytes});
+      continue;
+    }
+    if (auto refusal = imports_.refusal(entry->import, *region, arg.tag)) {
+      *error = std::move(refusal);
+      return false;
+    }
     placements_.push_back(
-        {0, segment_offsets_[entry->segment] + entry->segment_offset, model::kTransferMap});
+        {entry->segment, entry->segment_offset, model::kTransferMap, entry->bytes});
   }
   return true;
 }
@@ -195,7 +204,7 @@ Core::Submitted Core::submit(RunRecord& run, registry::EntryRef callable, const 
     return Submitted::kRefused;
   }
   if (!accesses_of(args, error)) return Submitted::kRefused;
-  const size_t args_bytes = model::encoded_bytes(args);
+  const size_t args_bytes = model::encoded_bytes(args, refs_);
   if (!sched_.admits(accesses_, sizeof(TaskHead) + args_bytes)) {
     STRATA_MARK("engine: a submit finds no room");
     return Submitted::kFull;
@@ -216,7 +225,8 @@ Core::Submitted Core::submit(RunRecord& run, registry::EntryRef callable, const 
   head->post.deadline_ms = config.deadline_ms;
   size_t next = 0;
   model::encode_args(
-      args, [&](const Tensor&) { return placements_[next++]; }, payload + sizeof(TaskHead));
+      args, [&](const Tensor&) { return placements_[next++]; }, payload + sizeof(TaskHead),
+      refs_);
   run.dependencies += sched_.edges_made() - edges;
   run.cover_dependencies += sched_.cover_edges_made() - cover_edges;
   run.tasks.push_back(TaskState::kLive);

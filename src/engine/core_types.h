@@ -63,6 +63,7 @@ enum class WorkerState : uint8_t { kAdded, kGreeted, kReplaying, kReady, kLost }
 struct WorkerEntry {
   std::unique_ptr<WorkerEndpoint> endpoint;
   InlineEndpoint* inline_endpoint = nullptr;
+  bool nested = false;  // a Worker itself
   WorkerState state = WorkerState::kAdded;
   std::string loss;
   uint64_t tasks_done = 0;

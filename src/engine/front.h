@@ -80,7 +80,14 @@ class Front {
   // The thread that calls is inside an orchestration function of this Worker.
   bool is_building() const { return builder_.load(std::memory_order_relaxed) == world_.self(); }
 
-  Result<registry::EntryRef> register_callable(const registry::PreparePayload& payload);
+  Result<registry::EntryRef> register_callable(const registry::PreparePayload& payload,
+                                               std::span<const uint32_t> only = {});
+
+  // `poll(Core&)` runs under the token in every wait, at least that often. Before any wait.
+  void poll_while_waiting(base::Duration every, std::function<void(Core&)> poll) {
+    poll_every_ = every;
+    poll_ = std::move(poll);
+  }
 
   // The engine thread's life; returns after stop().
   void engine_main();
@@ -116,6 +123,8 @@ class Front {
   bool build_taken_ = false;
   bool registering_ = false;
   std::atomic<const void*> builder_{nullptr};
+  std::function<void(Core&)> poll_;
+  base::Duration poll_every_{};
 };
 
 }  // namespace strata::engine

@@ -191,6 +191,7 @@ bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready,
   std::optional<base::Instant> began;
   base::Instant report_at = base::Instant::never();
   for (;;) {
+    if (poll_) poll_(core_);
     step(token);
     if (ready(core_)) {
       held = true;
@@ -209,7 +210,8 @@ bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready,
       if (*began >= deadline) break;
     }
     announce();
-    const base::Instant until = std::min(deadline, report_at);
+    base::Instant until = std::min(deadline, report_at);
+    if (poll_) until = std::min(until, world_.now() + poll_every_);
     if (lead_ == Lead::kEngine) take_lead_from_engine();
     if (lead_ == Lead::kNobody) {
       lead_ = Lead::kWaiter;
@@ -338,17 +340,17 @@ Result<void> Front<World>::wait_task(RunRecord& run, TaskRef task) {
 }
 
 template <class World>
-Result<registry::EntryRef> Front<World>::register_callable(
-    const registry::PreparePayload& payload) {
+Result<registry::EntryRef> Front<World>::register_callable(const registry::PreparePayload& payload,
+                                                           std::span<const uint32_t> only) {
   // One registration at a time; the clock of each runs in the core, not here.
   const model::Digest digest = model::digest_of(model::descriptor_bytes(payload.descriptor));
   wait("another registration", base::Instant::never(), [&](Core& core) {
-    if (registering_ || core.registry().being_removed(digest)) return false;
+    if (registering_ || core.registry().being_removed(digest, payload.inner)) return false;
     return registering_ = true;
   });
   std::optional<Result<registry::EntryRef>> outcome;
   const Result<void> begun =
-      call([&](Core& core) { return core.begin_register(payload, world_.now()); });
+      call([&](Core& core) { return core.begin_register(payload, world_.now(), only); });
   if (begun.ok()) {
     wait("the answers to a registration", base::Instant::never(), [&](Core& core) {
       if (!outcome) outcome = core.take_register_outcome();

@@ -57,6 +57,7 @@ Result<std::vector<std::byte>> encode_payload(const PreparePayload& payload) {
   for (const std::string& path : payload.library_paths) out.put_string(path);
   out.put(payload.blob_offset);
   out.put(payload.blob_bytes);
+  out.put(static_cast<uint8_t>(payload.inner));
   return std::move(out).take();
 }
 
@@ -74,7 +75,9 @@ Result<PreparePayload> decode_payload(std::span<const std::byte> bytes) {
   for (uint32_t i = 0; i < paths; ++i) out.library_paths.emplace_back(in.get_string(kPathBytesMax));
   out.blob_offset = in.get<uint64_t>();
   out.blob_bytes = in.get<uint64_t>();
-  if (!in.ok()) return corrupt("a path or the blob's place is cut off or too long");
+  const uint8_t inner = in.get<uint8_t>();
+  if (!in.ok() || inner > 1) return corrupt("a path is cut off or too long, or what it is for");
+  out.inner = inner == 1;
   if (in.left() != 0) return corrupt("bytes behind its end");
   if (const Result<void> valid = check(out); !valid.ok()) return corrupt(valid.error().message());
   return out;

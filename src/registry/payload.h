@@ -2,7 +2,7 @@
 //
 // Identity is the descriptor alone; name and library paths are hints of the parent's host. Little-
 // endian: str(255) name, bytes(64 KiB) descriptor, list<str(4096)>(64) library paths, u64 offset
-// and u64 bytes of a chip callable's blob. Pure.
+// and u64 bytes of a chip callable's blob, u8 inner. Pure.
 #pragma once
 
 #include <span>
@@ -24,6 +24,9 @@ struct PreparePayload {
   // is larger than a control. Both 0 for other kinds.
   uint64_t blob_offset = 0;
   uint64_t blob_bytes = 0;
+  // For the orchestration code of child Workers, and not for tasks of this one. With the digest it
+  // is the registry's key.
+  bool inner = false;
 };
 
 // kInvalidArgument where a limit or the descriptor is broken.

@@ -33,15 +33,21 @@ std::string_view name_of(Phase phase) {
 
 // ---- registration ---------------------------------------------------------------------------
 
-Result<uint64_t> Registry::begin(const PreparePayload& callable,
-                                 std::span<const uint32_t> workers) {
+Result<uint64_t> Registry::begin(const PreparePayload& callable, std::span<const uint32_t> workers,
+                                 std::span<const uint32_t> only) {
   if (open_ || outcome_) {
     return wrong_state("another registration of this Worker is open; they go one after another");
   }
   STRATA_ASSIGN(auto payload, encode_payload(callable));
   STRATA_TRY(check_workers(workers));
+  for (uint32_t worker = 0; workers.empty() && worker < workers_.size(); ++worker) {
+    if (workers_[worker].state != WorkerState::kReady) continue;
+    if (callable.inner && !workers_[worker].takes_inner) continue;
+    if (!only.empty() && std::find(only.begin(), only.end(), worker) == only.end()) continue;
+    return Error(Code::kInvalidArgument, Scope::kCall, "a registration names no worker");
+  }
   const model::Digest digest = model::digest_of(model::descriptor_bytes(callable.descriptor));
-  STRATA_ASSIGN(const uint32_t index, entry_for(digest, workers));
+  STRATA_ASSIGN(const uint32_t index, entry_for({digest, callable.inner}, workers));
 
   Entry& entry = entries_[index];
   ++entry.handles;
@@ -50,8 +56,17 @@ Result<uint64_t> Registry::begin(const PreparePayload& callable,
     entry.state = State::kPreparing;
     entry.digest = digest;
     entry.kind = model::kind_of(callable.descriptor);
+    entry.inner = callable.inner;
+    entry.only.assign(only.begin(), only.end());
+    std::sort(entry.only.begin(), entry.only.end());
     entry.name = callable.name;
     entry.payload = std::make_shared<const std::vector<std::byte>>(std::move(payload));
+  } else if (only.empty()) {
+    entry.only.clear();
+  } else if (!entry.only.empty()) {
+    entry.only.insert(entry.only.end(), only.begin(), only.end());
+    std::sort(entry.only.begin(), entry.only.end());
+    entry.only.erase(std::unique(entry.only.begin(), entry.only.end()), entry.only.end());
   }
   const uint64_t id = ++last_transaction_;
   open_ = Open{id, index, Phase::kPrepare, 0, {}, std::nullopt};
@@ -72,9 +87,6 @@ Result<uint64_t> Registry::begin(const PreparePayload& callable,
 }
 
 Result<void> Registry::check_workers(std::span<const uint32_t> workers) const {
-  if (workers.empty() && ready_count_ > 0) {
-    return Error(Code::kInvalidArgument, Scope::kCall, "a registration names no worker");
-  }
   for (size_t i = 0; i < workers.size(); ++i) {
     const uint32_t worker = workers[i];
     if (worker >= workers_.size() || workers_[worker].state == WorkerState::kUnknown) {
@@ -93,10 +105,9 @@ Result<void> Registry::check_workers(std::span<const uint32_t> workers) const {
 }
 
 // The index that holds `digest` or will: visible, draining, or with a new generation.
-Result<uint32_t> Registry::entry_for(const model::Digest& digest,
-                                     std::span<const uint32_t> workers) {
-  const auto known = by_digest_.find(digest);
-  if (known == by_digest_.end()) {
+Result<uint32_t> Registry::entry_for(const Key& key, std::span<const uint32_t> workers) {
+  const auto known = by_key_.find(key);
+  if (known == by_key_.end()) {
     if (used_ >= callables_max_) {
       return Error(Code::kResourceExhausted, Scope::kCall,
                    fmt::format("{} callables are registered or not yet fully unregistered, which "
@@ -104,7 +115,7 @@ Result<uint32_t> Registry::entry_for(const model::Digest& digest,
                                used_));
     }
     const uint32_t index = new_index();
-    by_digest_.emplace(digest, index);
+    by_key_.emplace(key, index);
     return index;
   }
   Entry& entry = entries_[known->second];
@@ -185,7 +196,10 @@ void Registry::close_open(Result<EntryRef> outcome) {
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
     if (!workers_[worker].awaits_open) continue;
     workers_[worker].awaits_open = false;
-    if (committed && pair(entries_[index], worker) == Pair::kNone) replay(index, worker);
+    if (committed && wanted(entries_[index], worker) &&
+        pair(entries_[index], worker) == Pair::kNone) {
+      replay(index, worker);
+    }
     check_ready(worker);
   }
 }
@@ -293,7 +307,7 @@ void Registry::maybe_free(uint32_t index) {
   Entry& entry = entries_[index];
   if (entry.state != State::kRemoving || entry.flights > 0 || entry.uncertain > 0) return;
   STRATA_CHECK(entry.handles == 0 && entry.references == 0 && entry.ready_count == 0);
-  by_digest_.erase(entry.digest);
+  by_key_.erase({entry.digest, entry.inner});
   entry.state = State::kFree;
   entry.pairs.clear();
   entry.name.clear();
@@ -308,9 +322,9 @@ bool Registry::gone(EntryRef entry) const {
          entries_[entry.index].state == State::kFree;
 }
 
-bool Registry::being_removed(const model::Digest& digest) const {
-  const auto known = by_digest_.find(digest);
-  if (known == by_digest_.end()) return false;
+bool Registry::being_removed(const model::Digest& digest, bool inner) const {
+  const auto known = by_key_.find({digest, inner});
+  if (known == by_key_.end()) return false;
   const Entry& entry = entries_[known->second];
   return entry.state == State::kRemoving && entry.flights > 0;
 }
@@ -383,7 +397,13 @@ bool Registry::on_reply(const Reply& reply) {
 
 // ---- workers --------------------------------------------------------------------------------
 
-Result<size_t> Registry::on_worker_added(uint32_t worker) {
+// Whether a worker that comes gets the entry.
+bool Registry::wanted(const Entry& entry, uint32_t worker) const {
+  if (entry.inner && !workers_[worker].takes_inner) return false;
+  return entry.only.empty() || std::binary_search(entry.only.begin(), entry.only.end(), worker);
+}
+
+Result<size_t> Registry::on_worker_added(uint32_t worker, bool takes_inner) {
   if (worker >= kWorkersMax) {
     return Error(Code::kInvalidArgument, Scope::kCall,
                  fmt::format("worker {}: numbers are below {}", worker, kWorkersMax));
@@ -392,11 +412,12 @@ Result<size_t> Registry::on_worker_added(uint32_t worker) {
   if (workers_[worker].state != WorkerState::kUnknown) {
     return wrong_state(fmt::format("worker {} is there already", worker));
   }
-  workers_[worker] = {WorkerState::kReplaying, 0, open_.has_value()};
+  workers_[worker] = {WorkerState::kReplaying, 0, takes_inner, open_.has_value()};
   size_t count = 0;
   for (uint32_t index = 0; index < entries_.size(); ++index) {
     const State state = entries_[index].state;
     if (state != State::kVisible && state != State::kDraining) continue;
+    if (!wanted(entries_[index], worker)) continue;
     replay(index, worker);
     ++count;
   }
@@ -494,9 +515,9 @@ std::optional<Registry::Info> Registry::info(uint32_t index) const {
               entry.state == State::kVisible};
 }
 
-std::optional<EntryRef> Registry::find(const model::Digest& digest) const {
-  const auto it = by_digest_.find(digest);
-  if (it == by_digest_.end() || entries_[it->second].state != State::kVisible) return std::nullopt;
+std::optional<EntryRef> Registry::find(const model::Digest& digest, bool inner) const {
+  const auto it = by_key_.find({digest, inner});
+  if (it == by_key_.end() || entries_[it->second].state != State::kVisible) return std::nullopt;
   return EntryRef{it->second, entries_[it->second].generation};
 }
 

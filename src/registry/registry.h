@@ -74,8 +74,11 @@ class Registry {
   // is open or its outcome not taken, while the digest is being unregistered, or where the pair of
   // a listed worker and this digest is uncertain. Returns the transaction's id.
   // `workers`: live_workers(), unless it is for some of them alone; one that is still being
-  // replayed gets what was there when it came, and what names it.
-  Result<uint64_t> begin(const PreparePayload& callable, std::span<const uint32_t> workers);
+  // replayed gets what was there when it came, and what names it. `only`: the entry is replayed to
+  // later workers of these numbers alone; empty: to all. One that is `inner` is a pair of its own
+  // with the digest, and only for workers that take such.
+  Result<uint64_t> begin(const PreparePayload& callable, std::span<const uint32_t> workers,
+                         std::span<const uint32_t> only = {});
   // Its end: visible now, or why not.
   std::optional<Result<EntryRef>> take_outcome() { return std::exchange(outcome_, std::nullopt); }
   bool open() const { return open_.has_value(); }
@@ -89,7 +92,7 @@ class Registry {
   bool gone(EntryRef entry) const;
 
   // begin would be refused only because answers to an unregistration are missing: wait for them.
-  bool being_removed(const model::Digest& digest) const;
+  bool being_removed(const model::Digest& digest, bool inner = false) const;
   // ---- events -------------------------------------------------------------------------------
   std::vector<Action> take_actions() { return std::exchange(actions_, {}); }
   bool has_actions() const { return !actions_.empty(); }
@@ -101,7 +104,7 @@ class Registry {
   // A worker with nothing: all committed entries (tombstones with tasks too) are replayed to it
   // by actions. It counts, in usable_on_all, from the moment that take_ready tells it. Returns how
   // many are replayed; with 0 it is ready at once unless a transaction is open.
-  Result<size_t> on_worker_added(uint32_t worker);
+  Result<size_t> on_worker_added(uint32_t worker, bool takes_inner = false);
   std::vector<WorkerReady> take_ready() { return std::exchange(ready_events_, {}); }
   bool has_ready() const { return !ready_events_.empty(); }
   bool worker_ready(uint32_t worker) const {
@@ -153,7 +156,7 @@ class Registry {
   };
   // None for a free index.
   std::optional<Info> info(uint32_t index) const;
-  std::optional<EntryRef> find(const model::Digest& digest) const;  // a visible one
+  std::optional<EntryRef> find(const model::Digest& digest, bool inner = false) const;  // visible
   // Why `entry` is not usable (on one worker, where one is given), for a refused submit.
   Error why_unusable(EntryRef entry, std::optional<uint32_t> worker = {}) const;
   uint32_t used() const { return used_; }  // entries that count against the limit
@@ -181,12 +184,15 @@ class Registry {
     std::vector<Pair> pairs;  // by worker; kNone beyond its end
     model::Digest digest{};
     CallableKind kind{};
+    bool inner = false;
+    std::vector<uint32_t> only;  // sorted; empty: all that it is for
     std::string name;
     std::shared_ptr<const std::vector<std::byte>> payload;
   };
   struct WorkerEntry {
     WorkerState state = WorkerState::kUnknown;
-    uint32_t replays = 0;      // flights of its replay that are not committed yet
+    uint32_t replays = 0;  // flights of its replay that are not committed yet
+    bool takes_inner = false;
     bool awaits_open = false;  // replaying while a transaction is open that does not name it
   };
   // One action that waits for its reply.
@@ -206,12 +212,14 @@ class Registry {
     std::optional<Error> error;
   };
 
+  using Key = std::pair<model::Digest, bool>;  // digest, inner
+  bool wanted(const Entry& entry, uint32_t worker) const;
   static Pair pair(const Entry& entry, uint32_t worker) {
     return worker < entry.pairs.size() ? entry.pairs[worker] : Pair::kNone;
   }
   void set_pair(uint32_t index, uint32_t worker, Pair to);
   Result<void> check_workers(std::span<const uint32_t> workers) const;
-  Result<uint32_t> entry_for(const model::Digest& digest, std::span<const uint32_t> workers);
+  Result<uint32_t> entry_for(const Key& key, std::span<const uint32_t> workers);
   uint32_t new_index();
   void emit(uint32_t worker, Phase phase, uint64_t transaction, uint32_t index);
   void ask(FlightIt it, Phase phase);
@@ -238,7 +246,7 @@ class Registry {
   uint64_t last_transaction_ = 0;
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_;
-  std::map<model::Digest, uint32_t> by_digest_;  // every entry that is not free
+  std::map<Key, uint32_t> by_key_;  // every entry that is not free
   std::vector<WorkerEntry> workers_;
   std::map<FlightKey, Flight> flights_;
   std::optional<Open> open_;

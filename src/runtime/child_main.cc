@@ -2,71 +2,139 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdio>
 
-#include "base/bytes.h"
+#include "base/result.h"
+#include "base/text.h"
 #include "mailbox/child_loop.h"
+#include "os/event_fd.h"
+#include "os/futex.h"
 #include "os/shared_region.h"
 #include "runtime/child_host.h"
+#include "runtime/child_spec.h"
 #include "runtime/chip_main.h"
+#include "runtime/context.h"
 #include "runtime/executor.h"
+#include "runtime/inner_worker.h"
+#include "runtime/worker_core.h"
 
 namespace strata::runtime {
 namespace {
 
-Result<int> serve(os::ChildStart& start) {
-  STRATA_ASSIGN(const ChildSpec spec, decode_child_spec(start.spec));
-  if (spec.kind == ChildKind::kChip) return serve_chip(spec, start);
-  if (start.fds.size() != ChildSpec::kFds) {
+using Side = ChildMailbox;
+
+// The memory that a child maps at its start.
+struct Mappings {
+  os::SharedRegion region;
+  os::SharedRegion hub;
+  std::vector<os::SharedRegion> heaps;
+
+  std::vector<model::MappedSegment> segments() const {
+    std::vector<model::MappedSegment> out;
+    for (const os::SharedRegion& heap : heaps) out.push_back({heap.data(), heap.size()});
+    return out;
+  }
+};
+
+Result<Mappings> map(const ChildSpec& spec, std::vector<os::Fd>& fds) {
+  const size_t expected = ChildSpec::kFixedFds + spec.heap_bytes.size();
+  if (fds.size() != expected) {
     return Error(Code::kCorrupt, Scope::kProcess,
-                 fmt::format("{} descriptors came, not {}", start.fds.size(), ChildSpec::kFds));
+                 fmt::format("{} descriptors came, not {}", fds.size(), expected));
   }
   STRATA_ASSIGN(os::SharedRegion region,
-                os::SharedRegion::adopt(std::move(start.fds[0]), mailbox::kRegionBytes));
+                os::SharedRegion::adopt(std::move(fds[0]), mailbox::kRegionBytes));
   STRATA_ASSIGN(os::SharedRegion hub,
-                os::SharedRegion::adopt(std::move(start.fds[1]), mailbox::kHubBytes));
-  STRATA_ASSIGN(os::SharedRegion heap,
-                os::SharedRegion::adopt(std::move(start.fds[2]), spec.heap_bytes));
-  STRATA_ASSIGN(ChildMailbox side, ChildMailbox::attach({}, region.bytes(), hub.bytes()));
-  Executor executor(heap.bytes(), spec.path);
-  ChildHost<Executor> host(side, executor, os::EventFd::adopt(std::move(start.fds[3])));
+                os::SharedRegion::adopt(std::move(fds[1]), mailbox::kHubBytes));
+  Mappings out{std::move(region), std::move(hub), {}};
+  for (size_t i = 0; i < spec.heap_bytes.size(); ++i) {
+    STRATA_ASSIGN(
+        os::SharedRegion heap,
+        os::SharedRegion::adopt(std::move(fds[ChildSpec::kFixedFds + i]), spec.heap_bytes[i]));
+    out.heaps.push_back(std::move(heap));
+  }
+  return out;
+}
+
+Result<int> serve_helper(const ChildSpec& spec, Mappings& mapped, os::EventFd parent) {
+  STRATA_ASSIGN(Side side, Side::attach({}, mapped.region.bytes(), mapped.hub.bytes()));
+  Executor executor(mapped.segments(), spec.path);
+  ChildHost<Executor> host(side, executor, std::move(parent));
   mailbox::ChildLoop loop(side, host, spec.spin);
   return loop.run();
 }
 
+// Answers the parent's greeting with the reason why this child cannot take tasks.
+int refuse_start(Side& side, const os::EventFd& parent, const Error& error) {
+  for (;;) {
+    mailbox::ControlView control;
+    if (side.control_take(&control)) {
+      if (control.command == mailbox::kCommandExit) return mailbox::kExitAsked;
+      const std::string text(base::cut_text(error.to_string(), mailbox::kControlBytesMax));
+      side.control_reply(static_cast<uint32_t>(error.code()), std::as_bytes(std::span(text)));
+      if (side.parent_asleep_after_publish(true)) parent.signal();
+      return kExitBadStart;
+    }
+    if (side.corrupt() != nullptr) return mailbox::kExitCorrupt;
+    if (!side.prepare_sleep()) continue;
+    os::futex_wait(reinterpret_cast<const std::atomic<uint32_t>*>(side.sleep_word()), 1);
+    side.finish_sleep();
+  }
+}
+
+// The Worker of this process, with all that is below it. Its fork server is made first, while the
+// process has one thread and nothing of the mailbox is in use.
+Result<std::shared_ptr<WorkerCore>> start_worker(const ChildSpec& spec, Mappings& mapped) {
+  // What is forked from here maps what it needs by descriptor.
+  STRATA_TRY(mapped.region.set_inherited(false));
+  STRATA_TRY(mapped.hub.set_inherited(false));
+  WorkerPlace place{spec.path, {}, spec.permits};
+  for (os::SharedRegion& heap : mapped.heaps) {
+    STRATA_TRY(heap.set_inherited(false));
+    place.heaps.push_back({heap.fd(), heap.bytes()});
+  }
+  STRATA_ASSIGN(std::shared_ptr<WorkerCore> core,
+                WorkerCore::create(*spec.worker, std::move(place)));
+  STRATA_TRY(core->init());
+  return core;
+}
+
+Result<int> serve_worker(const ChildSpec& spec, Mappings& mapped, os::EventFd parent) {
+  Result<std::shared_ptr<WorkerCore>> core = start_worker(spec, mapped);
+  STRATA_ASSIGN(Side side, Side::attach({}, mapped.region.bytes(), mapped.hub.bytes()));
+  if (!core) return refuse_start(side, parent, core.error());
+  int status = 0;
+  {
+    InnerWorker inner(**core);
+    Executor executor(mapped.segments(), spec.path, &inner);
+    ChildHost<Executor> host(side, executor, std::move(parent));
+    mailbox::ChildLoop loop(side, host, spec.spin);
+    status = loop.run();
+  }
+  // From here downwards, before this process ends.
+  if (const Result<void> closed = (*core)->close(); !closed) {
+    fmt::print(stderr, "strata: {}\n", closed.error().to_string());
+  }
+  return status;
+}
+
+Result<int> serve(os::ChildStart& start) {
+  STRATA_ASSIGN(const ChildSpec spec, decode_child_spec(start.spec));
+  os::EventFd parent =
+      os::EventFd::adopt(start.fds.size() > 2 ? std::move(start.fds[2]) : os::Fd());
+  if (spec.chip) return serve_chip(spec, start, std::move(parent));
+  STRATA_ASSIGN(Mappings mapped, map(spec, start.fds));
+  if (!spec.worker) return serve_helper(spec, mapped, std::move(parent));
+  Result<int> status = serve_worker(spec, mapped, std::move(parent));
+  end_context();
+  return status;
+}
+
 }  // namespace
 
-std::vector<std::byte> encode(const ChildSpec& spec) {
-  base::ByteWriter out;
-  out.put(static_cast<uint8_t>(spec.kind));
-  out.put_string(spec.path);
-  out.put(spec.heap_bytes);
-  out.put(spec.spin.free_spin_ns);
-  out.put(spec.spin.permit_spin_ns);
-  out.put(spec.spin.polls_without_pause);
-  out.put_string(spec.chip.backend);
-  out.put(spec.chip.memory_bytes);
-  return std::move(out).take();
-}
-
-Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes) {
-  base::ByteReader in(bytes);
-  ChildSpec spec;
-  spec.kind = static_cast<ChildKind>(in.get<uint8_t>());
-  spec.path = in.get_string(4096);
-  spec.heap_bytes = in.get<uint64_t>();
-  spec.spin.free_spin_ns = in.get<int64_t>();
-  spec.spin.permit_spin_ns = in.get<int64_t>();
-  spec.spin.polls_without_pause = in.get<int>();
-  spec.chip.backend = in.get_string(4096);
-  spec.chip.memory_bytes = in.get<uint64_t>();
-  if (!in.ok() || spec.kind > ChildKind::kChip || in.left() != 0) {
-    return Error(Code::kCorrupt, Scope::kProcess, "the spec of a child does not decode");
-  }
-  return spec;
-}
-
 int child_main(os::ChildStart& start) {
+  forget_context();
   const Result<int> status = serve(start);
   if (status) return *status;
   fmt::print(stderr, "strata: a child cannot start: {}\n", status.error().to_string());

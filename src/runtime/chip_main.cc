@@ -10,25 +10,29 @@
 
 namespace strata::runtime {
 
-Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start) {
-  if (start.fds.size() != kChipFds) {
+Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start, os::EventFd parent) {
+  const size_t heaps = spec.heap_bytes.size();
+  if (start.fds.size() != ChildSpec::kFixedFds + heaps + 1) {
     return Error(Code::kCorrupt, Scope::kProcess,
-                 fmt::format("{} descriptors came, not {}", start.fds.size(), kChipFds));
+                 fmt::format("{} descriptors came, not {}", start.fds.size(),
+                             ChildSpec::kFixedFds + heaps + 1));
   }
   STRATA_ASSIGN(os::SharedRegion region,
                 os::SharedRegion::adopt(std::move(start.fds[0]), mailbox::kRegionBytes));
   STRATA_ASSIGN(os::SharedRegion hub,
                 os::SharedRegion::adopt(std::move(start.fds[1]), mailbox::kHubBytes));
   STRATA_ASSIGN(os::SharedRegion note,
-                os::SharedRegion::adopt(std::move(start.fds[4]), device::ChipNote::kBytes));
+                os::SharedRegion::adopt(std::move(start.fds.back()), device::ChipNote::kBytes));
   STRATA_ASSIGN(ChildMailbox side, ChildMailbox::attach({}, region.bytes(), hub.bytes()));
-  // The heap stays a descriptor: a kernel finds no host memory but what its task maps.
+  // Heaps stay descriptors: a kernel finds no host memory but what its task maps.
   std::vector<device::HostSegment> host;
-  host.push_back({std::move(start.fds[2]), spec.heap_bytes});
+  for (size_t i = 0; i < heaps; ++i) {
+    host.push_back({std::move(start.fds[ChildSpec::kFixedFds + i]), spec.heap_bytes[i]});
+  }
   STRATA_ASSIGN(const std::unique_ptr<ChipExecutor> executor,
-                ChipExecutor::create({spec.chip.backend, spec.chip.memory_bytes}, std::move(host),
+                ChipExecutor::create({spec.chip->backend, spec.chip->memory_bytes}, std::move(host),
                                      *reinterpret_cast<device::ChipNote*>(note.data()), spec.path));
-  ChildHost<ChipExecutor> child(side, *executor, os::EventFd::adopt(std::move(start.fds[3])));
+  ChildHost<ChipExecutor> child(side, *executor, std::move(parent));
   mailbox::ChildLoop loop(side, child, spec.spin);
   return loop.run();
 }

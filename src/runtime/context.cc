@@ -20,9 +20,12 @@ struct Context {
   std::unique_ptr<os::ForkServer> server;
 };
 
-Context& context() {
-  static Context instance;
+std::unique_ptr<Context>& holder() {
+  static std::unique_ptr<Context> instance = std::make_unique<Context>();
   return instance;
+}
+Context& context() {
+  return *holder();
 }
 
 Result<void> start(Context& c, bool allow_threads, const std::vector<int>& inherit_fds) {
@@ -77,6 +80,18 @@ Result<std::unique_ptr<os::ForkServer>> make_fork_server(bool allow_threads,
     }
   }
   return c.server->start_sub_server();
+}
+
+void forget_context() {
+  // Not destroyed: its mutex was held while the server was forked, and its server is the parent's.
+  static_cast<void>(holder().release());
+  holder() = std::make_unique<Context>();
+}
+
+void end_context() {
+  Context& c = context();
+  const std::lock_guard lock(c.mutex);
+  if (c.owner == ::getpid()) c.server.reset();
 }
 
 }  // namespace strata::runtime

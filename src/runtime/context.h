@@ -17,4 +17,10 @@ namespace strata::runtime {
 Result<std::unique_ptr<os::ForkServer>> make_fork_server(bool allow_threads,
                                                          const std::vector<int>& inherit_fds);
 
+// In a child that the fork server has forked, before anything else here: what it has of the
+// program's is not its own.
+void forget_context();
+// Ends the server of this process, where it has one; the servers of its Workers are shut down.
+void end_context();
+
 }  // namespace strata::runtime

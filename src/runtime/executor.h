@@ -1,26 +1,35 @@
-// Executor: what runs tasks: a table of resolved callables and the mapped heap. One for each child
-// process, or for the inline worker of this one.
+// Executor: what runs tasks: a table of resolved callables and the mapped heaps. One for each child
+// process, or for each inline worker of this one.
 //
 // Knows no mailbox. One thread at a time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/time.h"
+#include "engine/core_types.h"
+#include "mailbox/child_side.h"
+#include "mailbox/parent_side.h"
 #include "model/args.h"
 #include "registry/payload.h"
-#include "runtime/call_frame.h"
+#include "runtime/inner_worker.h"
 #include "strata/call.h"
 
 namespace strata::runtime {
 
 class Executor {
  public:
-  // `heap` outlives this. `path` is the worker's, for logs ("L3/1").
-  Executor(std::span<std::byte> heap, std::string path);
+  // `segments`: the heaps, the parent's first; they outlive this. `path` is the worker's, for logs
+  // ("L3/1"). `inner`: this is a child Worker, whose tasks are orchestration functions of it; null
+  // for a helper process.
+  Executor(std::vector<model::MappedSegment> segments, std::string path,
+           InnerWorker* inner = nullptr);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -36,22 +45,35 @@ class Executor {
     uint32_t generation = 0;
     strata_entry fn = nullptr;
     bool committed = false;
+    bool inner = false;  // known to the inner Worker; fn is null
     std::string name;
   };
 
+  Result<void> prepare(Entry& entry, registry::EntryRef ref, std::span<const std::byte> payload);
+  Result<void> apply(engine::Command command, registry::EntryRef ref,
+                     std::span<const std::byte> payload);
   Result<strata_entry> resolve(const registry::PreparePayload& payload);
   Result<strata_entry> resolve_native(const registry::PreparePayload& payload,
                                       const model::NativeImportDescriptor& import);
   Result<void*> load(const registry::PreparePayload& payload,
                      const model::NativeImportDescriptor& import, std::string* path);
-  static int32_t call(const Entry& entry, strata_call* raw, std::string* thrown);
+  int32_t call(const Entry& entry, strata_call* raw);
+  static int32_t set_result(const strata_call* raw, const void* bytes, uint64_t n);
+  static void set_error(const strata_call* raw, const char* text, uint64_t n);
+  static int32_t is_cancelled(const strata_call* raw);
+  static void log(const strata_call* raw, int32_t level, const char* text, uint64_t n);
 
-  std::span<std::byte> heap_;
-  CallFrame frame_;
+  std::vector<model::MappedSegment> segments_;
+  std::string path_;
+  InnerWorker* inner_;
   std::vector<Entry> entries_;  // by index
   std::map<std::string, void*>
       libraries_;  // loaded, by path; never unloaded: they may have threads
   model::ArgsDecoder decoder_;
+  Cancelled cancelled_{};
+  base::Instant deadline_ = base::Instant::never();  // of the task that runs
+  std::vector<std::byte> result_;
+  std::string error_;
 };
 
 }  // namespace strata::runtime

@@ -145,6 +145,15 @@ Result<CallableHandle> Worker::register_callable(const Callable& callable) {
 Result<void> Worker::unregister_callable(const CallableHandle& handle) {
   return core_->unregister_callable(handle);
 }
+Result<InnerReceipt> Worker::register_inner(const Callable& callable, std::vector<int> workers) {
+  return core_->register_inner(callable, workers);
+}
+Result<void> Worker::unregister_inner(const InnerReceipt& receipt) {
+  return core_->unregister_inner(receipt);
+}
+Result<int> Worker::add_worker(WorkerSpec child) {
+  return core_->add_worker(std::move(child));
+}
 Result<void> Worker::init() {
   return core_->init();
 }
@@ -156,7 +165,7 @@ Result<void> Worker::close() {
   return core_->close();
 }
 std::vector<Worker::Child> Worker::sub_children() const {
-  return core_->children();
+  return core_->sub_children();
 }
 
 Result<RunHandle> Worker::submit_erased(Erased build) {
@@ -167,6 +176,10 @@ Result<void> Worker::run_erased(Erased build) {
   STRATA_ASSIGN(const std::shared_ptr<engine::RunRecord> run,
                 core_->submit(build.build, build.call));
   return core_->wait_run(*run, std::nullopt);
+}
+
+std::vector<Worker::Child> Worker::next_level_children() const {
+  return core_->next_level_children();
 }
 
 }  // namespace strata

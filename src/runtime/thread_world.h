@@ -59,6 +59,8 @@ class ThreadWorld {
 
   // Before the engine thread runs. Worker numbers are spawn ids, and the core has these workers.
   Result<void> watch_server(os::ForkServer& server, uint32_t children);
+  // Of all processes of this Worker; before any of its children has started.
+  void set_permits(int permits) { hub_.format(permits); }
   // Its spawn is asked for next.
   void expect_child(uint32_t worker) { children_[worker].spawned = true, ++alive_; }
   void forget_server();

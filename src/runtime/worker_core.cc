@@ -13,13 +13,10 @@
 #include "os/process.h"
 #include "runtime/child_main.h"
 #include "runtime/context.h"
+#include "runtime/spec.h"
 
 namespace strata {
 namespace {
-
-constexpr int kSubWorkersMax = 1024;
-constexpr uint32_t kTableMax = 1u << 24;        // entries; a child refuses callables beyond it
-constexpr uint64_t kHeapBytesMax = 1ull << 46;  // half of a process's addresses
 
 struct FutexWaker {
   void operator()(const uint32_t* word) const {
@@ -30,46 +27,6 @@ using Endpoint = engine::LocalMailboxEndpoint<mailbox::PlainMemory, FutexWaker>;
 
 Error refuse(Code code, std::string text) {
   return Error(code, Scope::kCall, std::move(text));
-}
-
-Result<void> check_spec(const WorkerSpec& spec) {
-  if (spec.level < 3 || spec.level > 6) {
-    return refuse(Code::kInvalidArgument,
-                  fmt::format("WorkerSpec::level is 3 to 6, not {}", spec.level));
-  }
-  if (spec.sub_workers < 0 || spec.sub_workers > kSubWorkersMax) {
-    return refuse(Code::kInvalidArgument, fmt::format("WorkerSpec::sub_workers is 0 to {}, not {}",
-                                                      kSubWorkersMax, spec.sub_workers));
-  }
-  if (spec.start != StartMethod::kInline && spec.start != StartMethod::kFork) {
-    return refuse(Code::kInvalidArgument, "WorkerSpec::start is kInline or kFork");
-  }
-  const Limits& limits = spec.limits;
-  if (limits.slots < 1 || limits.slots > (1u << 24)) {
-    return refuse(Code::kInvalidArgument,
-                  fmt::format("Limits::slots is 1 to {}, not {}", 1u << 24, limits.slots));
-  }
-  if (limits.depth < 1 || limits.depth > 62) {
-    return refuse(Code::kInvalidArgument,
-                  fmt::format("Limits::depth is 1 to 62, not {}", limits.depth));
-  }
-  const std::pair<const char*, uint32_t> tables[] = {{"buffers", limits.buffers},
-                                                     {"callables", limits.callables}};
-  for (const auto& [name, entries] : tables) {
-    if (entries >= 1 && entries <= kTableMax) continue;
-    return refuse(Code::kInvalidArgument,
-                  fmt::format("Limits::{} is 1 to {}, not {}", name, kTableMax, entries));
-  }
-  if (limits.heap_bytes < 4096 || limits.heap_bytes > kHeapBytesMax) {
-    return refuse(Code::kInvalidArgument, fmt::format("Limits::heap_bytes is 4096 to {}, not {}",
-                                                      kHeapBytesMax, limits.heap_bytes));
-  }
-  for (const int fd : spec.inherit_fds) {
-    if (fd >= 0) continue;
-    return refuse(Code::kInvalidArgument,
-                  fmt::format("WorkerSpec::inherit_fds names descriptor {}", fd));
-  }
-  return {};
 }
 
 uint64_t random_bits() {
@@ -84,27 +41,32 @@ uint64_t random_bits() {
 
 // ---------------------------------------------------------------- create, init
 
-Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec) {
-  STRATA_TRY(check_spec(spec));
+Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec, WorkerPlace place) {
+  STRATA_TRY(runtime::check_spec(spec));
   spec.limits.heap_bytes = (spec.limits.heap_bytes + 4095) / 4096 * 4096;
   STRATA_ASSIGN(os::SharedRegion heap,
                 os::SharedRegion::create("strata-heap", engine::heap_address_bytes(spec.limits)));
   STRATA_ASSIGN(os::SharedRegion hub, os::SharedRegion::create("strata-hub", mailbox::kHubBytes));
   std::shared_ptr<WorkerCore> core(
-      new WorkerCore(std::move(spec), std::move(heap), std::move(hub)));
+      new WorkerCore(std::move(spec), std::move(place), std::move(heap), std::move(hub)));
   STRATA_ASSIGN(core->world_, runtime::ThreadWorld::create(core->hub_, core->heap_, core->path_));
   core->front_ = std::make_unique<engine::Front<runtime::ThreadWorld>>(*core->world_, *core->core_);
+  core->heed_cancel();
   return core;
 }
 
-WorkerCore::WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion hub)
+WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap,
+                       os::SharedRegion hub)
     : spec_(std::move(spec)),
-      path_(fmt::format("L{}", spec_.level)),
+      place_(std::move(place)),
+      path_(place_.path.empty() ? fmt::format("L{}", spec_.level) : place_.path),
       heap_(std::move(heap)),
       hub_(std::move(hub)) {
+  const int cores = os::cores_in_affinity_mask();
+  if (place_.permits < 0) place_.permits = cores - 1;
   core_ = std::make_unique<engine::Core>(
       engine::Core::Options{path_, spec_.limits, spec_.timeouts, random_bits(),
-                            static_cast<uint32_t>(std::max(1, os::cores_in_affinity_mask() - 1))});
+                            static_cast<uint32_t>(std::max(1, cores - 1))});
 }
 
 WorkerCore::~WorkerCore() {
@@ -129,9 +91,11 @@ Result<void> WorkerCore::init() {
   return {};
 }
 
-Result<void> WorkerCore::start_inline() {
-  inline_executor_ = std::make_unique<runtime::Executor>(heap_.bytes(), path_ + "/0");
-  runtime::Executor* const executor = inline_executor_.get();
+void WorkerCore::add_inline_endpoint(runtime::InnerWorker* inner) {
+  const size_t number = inline_executors_.size();
+  inline_executors_.push_back(
+      std::make_unique<runtime::Executor>(segments(), fmt::format("{}/{}", path_, number), inner));
+  runtime::Executor* const executor = inline_executors_.back().get();
   auto run = [executor](const mailbox::TaskPost& post, std::span<const std::byte> args,
                         const std::atomic<bool>& cancelled) {
     mailbox::TaskOutcome outcome;
@@ -153,37 +117,39 @@ Result<void> WorkerCore::start_inline() {
     const auto bytes = std::as_bytes(std::span(text));
     return std::pair(code, std::vector<std::byte>(bytes.begin(), bytes.end()));
   };
-  const bool any = spec_.sub_workers > 0;
   front_->call([&](engine::Core& core) {
-    if (any) {
-      core.start_worker(core.add_worker(std::make_unique<engine::InlineEndpoint>(
-                            engine::InlineEndpoint::Runner{run, control})),
-                        os::monotonic_now());
-    }
-    core.expect_no_more_workers();
+    const uint32_t worker = core.add_worker(
+        std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control}));
+    STRATA_CHECK(worker == number);
+    if (inner != nullptr) core.mark_nested(worker);
+    core.start_worker(worker, os::monotonic_now());
   });
+}
+
+Result<void> WorkerCore::start_inline() {
+  STRATA_TRY(add_inline_workers());
+  if (spec_.sub_workers > 0) add_inline_endpoint(nullptr);
+  front_->call([&](engine::Core& core) { core.expect_no_more_workers(); });
   engine_ = std::thread([this] { front_->engine_main(); });
   return {};
 }
 
 Result<void> WorkerCore::start_children() {
-  const auto count = static_cast<uint32_t>(spec_.sub_workers);
+  const uint32_t count = worker_count() + static_cast<uint32_t>(spec_.sub_workers);
   if (count > 0) {
     // Else the process's server, which outlives this Worker, would keep the heap's pages with it.
     STRATA_TRY(heap_.set_inherited(false));
     STRATA_ASSIGN(server_, runtime::make_fork_server(spec_.allow_threads, spec_.inherit_fds));
     STRATA_TRY(heap_.set_inherited(true));
   }
+  world_->set_permits(place_.permits - static_cast<int>(worker_count()) * permits_below());
   STRATA_TRY(add_endpoints(count));
   if (count > 0) STRATA_TRY(world_->watch_server(*server_, count));
   for (uint32_t i = 0; i < count; ++i) {
-    const runtime::ChildSpec child{.kind = runtime::ChildKind::kSub,
-                                   .path = fmt::format("{}/{}", path_, i),
-                                   .heap_bytes = heap_.size(),
-                                   .spin = world_->waiter_options()};
-    const int fds[] = {mailboxes_[i].fd(), hub_.fd(), heap_.fd(), world_->signal_fd()};
+    std::vector<int> fds = {mailboxes_[i].fd(), hub_.fd(), world_->signal_fd(), heap_.fd()};
+    for (const WorkerPlace::Heap& heap : place_.heaps) fds.push_back(heap.fd);
     world_->expect_child(i);
-    STRATA_TRY(server_->spawn(i, runtime::encode(child), fds));
+    STRATA_TRY(server_->spawn(i, runtime::encode(child_spec(i)), fds));
   }
   front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
   engine_ = std::thread([this] { front_->engine_main(); });
@@ -198,8 +164,10 @@ Result<void> WorkerCore::add_endpoints(uint32_t count) {
     mailboxes_.push_back(std::move(region));
     auto endpoint =
         std::make_unique<Endpoint>(mailbox::PlainMemory{}, mailboxes_.back().data(), FutexWaker{});
-    front_->call(
-        [&](engine::Core& core) { STRATA_CHECK(core.add_worker(std::move(endpoint)) == i); });
+    front_->call([&](engine::Core& core) {
+      STRATA_CHECK(core.add_worker(std::move(endpoint)) == i);
+      if (i < worker_count()) core.mark_nested(i);
+    });
   }
   return {};
 }
@@ -273,9 +241,13 @@ Result<void> WorkerCore::close() {
 
 // Asks the children to end, and kills those that do not.
 Result<void> WorkerCore::end_children() {
-  if (!server_) return {};
+  Result<void> inlined;
+  for (const InlineWorker& worker : inline_workers_) {
+    if (Result<void> closed = worker.core->close(); inlined && !closed) inlined = std::move(closed);
+  }
+  if (!server_) return inlined;
   front_->call([](engine::Core& core) { core.ask_exit(os::monotonic_now()); });
-  const base::Duration grace = base::Duration::from_ms(spec_.timeouts.exit_ms);
+  const base::Duration grace = base::Duration::from_ms(runtime::exit_grace_ms(spec_));
   const bool in_time =
       front_->wait("its children to exit", os::monotonic_now() + grace,
                    [this](engine::Core&) { return world_->children_alive() == 0; });
@@ -303,15 +275,23 @@ void WorkerCore::finish_close() {
   life_ = Life::kClosed;
 }
 
-std::vector<Worker::Child> WorkerCore::children() {
-  return front_->call([this](engine::Core& core) {
+std::vector<Worker::Child> WorkerCore::sub_children() {
+  return children(worker_count(), worker_count() + static_cast<uint32_t>(spec_.sub_workers));
+}
+
+std::vector<Worker::Child> WorkerCore::next_level_children() {
+  return children(0, worker_count());
+}
+
+std::vector<Worker::Child> WorkerCore::children(uint32_t begin, uint32_t end) {
+  return front_->call([&](engine::Core& core) {
     std::vector<Worker::Child> out;
     // Until then init() is still making what is looked at here.
     const Life life = life_.load(std::memory_order_acquire);
     if (life == Life::kCreated || life == Life::kStarting || !server_) return out;
     // While nothing runs nobody listens for deaths.
     world_->collect(core, false);
-    for (uint32_t worker = 0; worker < core.worker_count(); ++worker) {
+    for (uint32_t worker = begin; worker < end; ++worker) {
       const runtime::ThreadWorld::Child& child = world_->child(worker);
       out.push_back({child.pid, !child.gone, core.tasks_done(worker)});
     }

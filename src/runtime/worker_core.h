@@ -10,15 +10,28 @@
 
 #include "engine/front.h"
 #include "os/shared_region.h"
+#include "runtime/child_spec.h"
 #include "runtime/executor.h"
+#include "runtime/inner_worker.h"
 #include "runtime/thread_world.h"
 #include "strata/worker.h"
 
 namespace strata {
 
+// Where in the tree a Worker stands.
+struct WorkerPlace {
+  struct Heap {
+    int fd;
+    std::span<std::byte> bytes;
+  };
+  std::string path = {};         // "L4/0"; empty for the root, which is "L4"
+  std::vector<Heap> heaps = {};  // of the Workers above, the nearest first; they outlive this one
+  int permits = -1;              // to spin, of this Worker and all below it; -1: cores - 1
+};
+
 class WorkerCore {
  public:
-  static Result<std::shared_ptr<WorkerCore>> create(WorkerSpec spec);
+  static Result<std::shared_ptr<WorkerCore>> create(WorkerSpec spec, WorkerPlace place = {});
   ~WorkerCore();
   WorkerCore(const WorkerCore&) = delete;
   WorkerCore& operator=(const WorkerCore&) = delete;
@@ -33,6 +46,26 @@ class WorkerCore {
 
   Result<CallableHandle> register_callable(const Callable& callable);
   Result<void> unregister_callable(const CallableHandle& handle);
+  Result<InnerReceipt> register_inner(const Callable& callable, const std::vector<int>& workers);
+  Result<void> unregister_inner(const InnerReceipt& receipt);
+  Result<int> add_worker(WorkerSpec child);
+
+  // --- for the half that a Worker above drives (runtime/inner_worker.h).
+  const std::string& path() const { return path_; }
+  uint64_t uid_high() const { return core_->options().uid_high; }
+  bool has_workers() const { return !spec_.workers.empty(); }
+  // With the folders of this Worker's library_path behind those of the payload.
+  Result<registry::EntryRef> register_payload(registry::PreparePayload payload,
+                                              std::span<const uint32_t> only);
+  // Until it is gone everywhere; an Error where a worker did not confirm that.
+  Result<void> unregister_and_wait(registry::EntryRef entry);
+  // Opens a run whose tasks may use `args`; the calling thread is its orchestration function. While
+  // it waits for anything, `cancelled` is asked, and the run is cancelled with it.
+  Result<std::shared_ptr<engine::RunRecord>> begin_inner_run(
+      std::span<const engine::ImportedArg> args, std::vector<uint32_t>* indices,
+      runtime::Cancelled cancelled);
+  // Until all its tasks are done; the root error.
+  Result<void> end_inner_run(engine::RunRecord& run);
 
   using Build = Result<void> (*)(void* build, Orchestrator& orch);
   Result<std::shared_ptr<engine::RunRecord>> submit(void* build, Build call);
@@ -53,13 +86,28 @@ class WorkerCore {
   auto look(Fn&& fn) {
     return front_->look(std::forward<Fn>(fn));
   }
-  std::vector<Worker::Child> children();
+  std::vector<Worker::Child> sub_children();
+  std::vector<Worker::Child> next_level_children();
 
  private:
   enum class Life : uint8_t { kCreated, kStarting, kRunning, kClosing, kClosed };
 
-  WorkerCore(WorkerSpec spec, os::SharedRegion heap, os::SharedRegion hub);
+  // A Worker below, as calls in this process.
+  struct InlineWorker {
+    std::shared_ptr<WorkerCore> core;
+    std::unique_ptr<runtime::InnerWorker> inner;
+  };
+
+  WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap, os::SharedRegion hub);
+  uint32_t worker_count() const { return static_cast<uint32_t>(spec_.workers.size()); }
+  std::vector<Worker::Child> children(uint32_t begin, uint32_t end);
+  std::vector<model::MappedSegment> segments() const;
+  int permits_below() const;
+  void heed_cancel();
   Result<void> start_inline();
+  Result<void> add_inline_workers();
+  void add_inline_endpoint(runtime::InnerWorker* inner);
+  runtime::ChildSpec child_spec(uint32_t worker) const;
   Result<void> start_children();
   Result<void> add_endpoints(uint32_t count);
   Result<void> wait_ready();
@@ -71,18 +119,22 @@ class WorkerCore {
   void log_unseen_errors();
 
   WorkerSpec spec_;
+  WorkerPlace place_;
   std::string path_;
   os::SharedRegion heap_;
   os::SharedRegion hub_;
   std::vector<os::SharedRegion> mailboxes_;  // outlive the endpoints in core_
-  std::unique_ptr<runtime::Executor> inline_executor_;
+  std::vector<InlineWorker> inline_workers_;
+  std::vector<std::unique_ptr<runtime::Executor>> inline_executors_;
   std::unique_ptr<engine::Core> core_;
   std::unique_ptr<os::ForkServer> server_;
   std::unique_ptr<runtime::ThreadWorld> world_;
   std::unique_ptr<engine::Front<runtime::ThreadWorld>> front_;
   std::thread engine_;
   std::atomic<Life> life_{Life::kCreated};
-  std::shared_ptr<engine::RunRecord> building_;  // of the thread that builds
+  std::shared_ptr<engine::RunRecord> building_;   // of the thread that builds
+  std::shared_ptr<engine::RunRecord> inner_run_;  // of the task of the Worker above
+  runtime::Cancelled inner_cancelled_{};
   // Runs without a handle whose outcome is not looked at yet; under the step token.
   std::vector<std::shared_ptr<engine::RunRecord>> dropped_;
   std::atomic<bool> any_dropped_{false};

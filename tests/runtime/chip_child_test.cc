@@ -15,7 +15,8 @@
 #include "os/futex.h"
 #include "os/shared_region.h"
 #include "registry/payload.h"
-#include "runtime/chip_main.h"
+#include "runtime/child_main.h"
+#include "runtime/child_spec.h"
 #include "tests/runtime/worker_test_util.h"
 
 namespace strata::runtime {
@@ -38,8 +39,11 @@ class ChipChild : public ::testing::Test, private engine::EndpointSink {
     mailbox::Hub<mailbox::PlainMemory>({}, hub_.data()).format(1);
     server_ = os::ForkServer::start({&child_main, {}}).value();
     const os::EventFd wake = os::EventFd::create().value();
-    const ChildSpec spec{.kind = ChildKind::kChip, .path = "L3/0", .heap_bytes = kHeapBytes};
-    const int fds[] = {region_.fd(), hub_.fd(), heap_.fd(), wake.fd(), note_.fd()};
+    ChildSpec spec;
+    spec.path = "L3/0";
+    spec.heap_bytes = {kHeapBytes};
+    spec.chip = ChipSpec{};
+    const int fds[] = {region_.fd(), hub_.fd(), wake.fd(), heap_.fd(), note_.fd()};
     server_->spawn(0, encode(spec), fds).value();
   }
 

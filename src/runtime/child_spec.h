@@ -1,0 +1,38 @@
+// ChildSpec: what a local child is told at its start, as bytes. A value; no descriptor is in it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mailbox/waiter.h"
+#include "strata/result.h"
+#include "strata/worker_spec.h"
+
+namespace strata::runtime {
+
+// Heaps that a child maps: its Worker's own and those of the Workers above, of levels 3 to 6.
+inline constexpr size_t kHeapsMax = 4;
+// Workers of a spec, with all that are below them.
+inline constexpr size_t kWorkersBelowMax = 1024;
+
+struct ChildSpec {
+  // Descriptors, in this order: mailbox, hub, the eventfd that wakes the parent; then the heaps,
+  // and for a chip its note.
+  static constexpr size_t kFixedFds = 3;
+
+  std::string path;                  // of the worker, "L3/1"
+  std::vector<uint64_t> heap_bytes;  // by segment
+  mailbox::WaiterOptions spin;
+  std::optional<WorkerSpec> worker;  // it is a Worker itself
+  int32_t permits = 0;               // to spin, for that Worker and its children
+  std::optional<ChipSpec> chip;      // it is a chip
+};
+
+std::vector<std::byte> encode(const ChildSpec& spec);
+Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes);
+
+}  // namespace strata::runtime

@@ -1,0 +1,102 @@
+#include "runtime/spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/result.h"
+#include "device/chip_backend.h"
+#include "registry/payload.h"
+
+namespace strata::runtime {
+namespace {
+
+constexpr int kChildrenMax = 1024;
+constexpr uint32_t kTableMax = 1u << 24;        // entries; a child refuses callables beyond it
+constexpr uint64_t kHeapBytesMax = 1ull << 46;  // half of a process's addresses
+
+Error refuse(std::string text) {
+  return Error(Code::kInvalidArgument, Scope::kCall, std::move(text));
+}
+
+Result<void> check_limits(const Limits& limits) {
+  if (limits.slots < 1 || limits.slots > (1u << 24)) {
+    return refuse(fmt::format("Limits::slots is 1 to {}, not {}", 1u << 24, limits.slots));
+  }
+  if (limits.depth < 1 || limits.depth > 62) {
+    return refuse(fmt::format("Limits::depth is 1 to 62, not {}", limits.depth));
+  }
+  const std::pair<const char*, uint32_t> tables[] = {{"buffers", limits.buffers},
+                                                     {"callables", limits.callables}};
+  for (const auto& [name, entries] : tables) {
+    if (entries >= 1 && entries <= kTableMax) continue;
+    return refuse(fmt::format("Limits::{} is 1 to {}, not {}", name, kTableMax, entries));
+  }
+  if (limits.heap_bytes < 4096 || limits.heap_bytes > kHeapBytesMax) {
+    return refuse(
+        fmt::format("Limits::heap_bytes is 4096 to {}, not {}", kHeapBytesMax, limits.heap_bytes));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_spec(const WorkerSpec& spec) {
+  if (spec.level < 3 || spec.level > 6) {
+    return refuse(fmt::format("WorkerSpec::level is 3 to 6, not {}", spec.level));
+  }
+  if (spec.sub_workers < 0 || spec.sub_workers > kChildrenMax) {
+    return refuse(
+        fmt::format("WorkerSpec::sub_workers is 0 to {}, not {}", kChildrenMax, spec.sub_workers));
+  }
+  if (spec.chips < 0 || spec.chips > kChildrenMax - spec.sub_workers) {
+    return refuse(fmt::format("WorkerSpec::chips is 0 to {} beside {} sub_workers, not {}",
+                              kChildrenMax - spec.sub_workers, spec.sub_workers, spec.chips));
+  }
+  if (spec.chips > 0 && !spec.workers.empty()) {
+    return refuse(
+        fmt::format("a Worker has chips or Workers below it, not both: WorkerSpec::chips is {} "
+                    "and there are {} in WorkerSpec::workers",
+                    spec.chips, spec.workers.size()));
+  }
+  if (spec.chips > 0) {
+    STRATA_TRY(device::check_backend({spec.chip.backend, spec.chip.memory_bytes}));
+  }
+  if (spec.workers.size() + static_cast<size_t>(spec.sub_workers) > size_t{kChildrenMax}) {
+    return refuse(
+        fmt::format("a Worker has at most {} children, not {} in WorkerSpec::workers and "
+                    "{} sub_workers",
+                    kChildrenMax, spec.workers.size(), spec.sub_workers));
+  }
+  if (spec.start != StartMethod::kInline && spec.start != StartMethod::kFork) {
+    return refuse("WorkerSpec::start is kInline or kFork");
+  }
+  STRATA_TRY(check_limits(spec.limits));
+  for (const int fd : spec.inherit_fds) {
+    if (fd >= 0) continue;
+    return refuse(fmt::format("WorkerSpec::inherit_fds names descriptor {}", fd));
+  }
+  for (size_t i = 0; i < spec.workers.size(); ++i) {
+    Result<void> child = check_child_spec(spec.workers[i], spec.level);
+    if (!child) return refuse(fmt::format("Worker {}: {}", i, child.error().message()));
+  }
+  return {};
+}
+
+Result<void> check_child_spec(const WorkerSpec& child, int parent_level) {
+  if (child.level >= parent_level) {
+    return refuse(
+        fmt::format("a child Worker of level {} below one of level {}: its level must be "
+                    "smaller",
+                    child.level, parent_level));
+  }
+  return check_spec(child);
+}
+
+uint32_t exit_grace_ms(const WorkerSpec& spec) {
+  uint32_t below = 0;
+  for (const WorkerSpec& worker : spec.workers) below = std::max(below, exit_grace_ms(worker));
+  return spec.timeouts.exit_ms + std::min(below, ~uint32_t{0} - spec.timeouts.exit_ms);
+}
+
+}  // namespace strata::runtime

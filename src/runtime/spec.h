@@ -1,0 +1,18 @@
+// What a WorkerSpec may hold, with all Workers below it.
+#pragma once
+
+#include <cstdint>
+
+#include "strata/result.h"
+#include "strata/worker_spec.h"
+
+namespace strata::runtime {
+
+// kInvalidArgument that names the field, and where a Worker below is wrong, which one.
+Result<void> check_spec(const WorkerSpec& spec);
+// The same for a child of a Worker of that level.
+Result<void> check_child_spec(const WorkerSpec& child, int parent_level);
+// How long the children of such a Worker may take to exit: each needs its own children's time.
+uint32_t exit_grace_ms(const WorkerSpec& spec);
+
+}  // namespace strata::runtime

@@ -1,0 +1,207 @@
+// The part of WorkerCore that is about Workers below it, and about being one.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/result.h"
+#include "model/descriptor.h"
+#include "os/clock.h"
+#include "os/fork_server.h"
+#include "runtime/child_spec.h"
+#include "runtime/spec.h"
+#include "runtime/worker_core.h"
+
+namespace strata {
+namespace {
+
+// How often a wait of an inner run looks whether its task is cancelled.
+constexpr base::Duration kCancelLook = base::Duration::from_ms(20);
+
+Error refuse(Code code, std::string text) {
+  return Error(code, Scope::kCall, std::move(text));
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- Workers below
+
+Result<int> WorkerCore::add_worker(WorkerSpec child) {
+  if (life_ != Life::kCreated) {
+    return refuse(Code::kWrongState,
+                  "add_worker after init: the Workers below are started by init, so add them "
+                  "before it");
+  }
+  STRATA_TRY(runtime::check_child_spec(child, spec_.level));
+  WorkerSpec with = spec_;
+  with.workers.push_back(std::move(child));
+  STRATA_TRY(runtime::check_spec(with));
+  const size_t bytes = [&] {
+    runtime::ChildSpec whole;
+    whole.worker = with.workers.back();
+    return runtime::encode(whole).size();
+  }();
+  // A path and the heaps come to it.
+  if (bytes + 4096 > os::ForkServer::kSpecBytesMax) {
+    return refuse(
+        Code::kResourceExhausted,
+        fmt::format("the spec of a child Worker, with all that is below it, has {} bytes, "
+                    "more than {}",
+                    bytes, os::ForkServer::kSpecBytesMax - 4096));
+  }
+  spec_ = std::move(with);
+  return static_cast<int>(spec_.workers.size()) - 1;
+}
+
+std::vector<model::MappedSegment> WorkerCore::segments() const {
+  std::vector<model::MappedSegment> out = {{heap_.data(), heap_.size()}};
+  for (const WorkerPlace::Heap& heap : place_.heaps) {
+    out.push_back({heap.bytes.data(), heap.bytes.size()});
+  }
+  return out;
+}
+
+// Each Worker below has the same share as this one has with its helper processes.
+int WorkerCore::permits_below() const {
+  return place_.permits / static_cast<int>(worker_count() + 1);
+}
+
+runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {
+  runtime::ChildSpec out;
+  out.path = fmt::format("{}/{}", path_, worker);
+  out.heap_bytes.push_back(heap_.size());
+  for (const WorkerPlace::Heap& heap : place_.heaps) out.heap_bytes.push_back(heap.bytes.size());
+  out.spin = world_->waiter_options();
+  if (worker < worker_count()) {
+    out.worker = spec_.workers[worker];
+    out.worker->allow_threads |= spec_.allow_threads;
+    out.permits = permits_below();
+  }
+  return out;
+}
+
+Result<void> WorkerCore::add_inline_workers() {
+  for (const WorkerSpec& child : spec_.workers) {
+    WorkerSpec spec = child;
+    spec.start = StartMethod::kInline;
+    WorkerPlace place{
+        fmt::format("{}/{}", path_, inline_workers_.size()), {{heap_.fd(), heap_.bytes()}}, 0};
+    place.heaps.insert(place.heaps.end(), place_.heaps.begin(), place_.heaps.end());
+    STRATA_ASSIGN(std::shared_ptr<WorkerCore> core,
+                  WorkerCore::create(std::move(spec), std::move(place)));
+    STRATA_TRY(core->init());
+    auto inner = std::make_unique<runtime::InnerWorker>(*core);
+    inline_workers_.push_back({std::move(core), std::move(inner)});
+    add_inline_endpoint(inline_workers_.back().inner.get());
+  }
+  return {};
+}
+
+// ---------------------------------------------------------------- inner callables
+
+Result<InnerReceipt> WorkerCore::register_inner(const Callable& callable,
+                                                const std::vector<int>& workers) {
+  if (life_ == Life::kClosed || life_ == Life::kClosing) {
+    return refuse(Code::kWrongState, "register_inner of a closed Worker");
+  }
+  if (spec_.workers.empty()) {
+    return refuse(Code::kWrongState,
+                  "register_inner of a Worker without Workers below it: add_worker comes first");
+  }
+  std::vector<uint32_t> only;
+  for (const int worker : workers) {
+    if (worker < 0 || static_cast<uint32_t>(worker) >= worker_count()) {
+      return refuse(Code::kInvalidArgument,
+                    fmt::format("worker {} is no Worker below {}, whose child Workers are 0 to {}",
+                                worker, path_, worker_count() - 1));
+    }
+    const auto number = static_cast<uint32_t>(worker);
+    if (std::find(only.begin(), only.end(), number) != only.end()) {
+      return refuse(Code::kInvalidArgument, fmt::format("worker {} is listed twice", worker));
+    }
+    only.push_back(number);
+  }
+  STRATA_ASSIGN(registry::PreparePayload payload, payload_of(callable));
+  payload.inner = true;
+  STRATA_ASSIGN(const registry::EntryRef entry, front_->register_callable(payload, only));
+  return InnerReceipt{
+      model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
+      payload.name,
+      model::kind_of(payload.descriptor),
+      uid_high(),
+      entry.index,
+      entry.generation};
+}
+
+Result<void> WorkerCore::unregister_inner(const InnerReceipt& receipt) {
+  if (receipt.worker != uid_high()) {
+    return refuse(Code::kInvalidArgument,
+                  "an InnerReceipt that another Worker gave, or an empty "
+                  "one");
+  }
+  const registry::EntryRef entry{receipt.index, receipt.generation};
+  return front_->call(
+      [&](engine::Core& core) { return core.unregister(entry, os::monotonic_now()); });
+}
+
+// ---------------------------------------------------------------- for the Worker above
+
+Result<registry::EntryRef> WorkerCore::register_payload(registry::PreparePayload payload,
+                                                        std::span<const uint32_t> only) {
+  if (const auto* import = std::get_if<model::NativeImportDescriptor>(&payload.descriptor)) {
+    for (const std::string& folder : spec_.library_path) {
+      const std::string file = folder + "/" + import->library;
+      const auto& known = payload.library_paths;
+      if (std::find(known.begin(), known.end(), file) == known.end()) {
+        payload.library_paths.push_back(file);
+      }
+    }
+  }
+  return front_->register_callable(payload, only);
+}
+
+Result<void> WorkerCore::unregister_and_wait(registry::EntryRef entry) {
+  STRATA_TRY(front_->call(
+      [&](engine::Core& core) { return core.unregister(entry, os::monotonic_now()); }));
+  bool gone = false;
+  front_->wait("the answers to an unregistration", base::Instant::never(), [&](engine::Core& core) {
+    gone = core.registry().gone(entry);
+    return gone || core.registry().settled(entry);
+  });
+  if (gone) return {};
+  return Error(Code::kWrongState, Scope::kCall,
+               "not every worker confirmed that it has forgotten a callable", path_);
+}
+
+// Whatever the task of the Worker above waits for: its inner run is cancelled with it.
+void WorkerCore::heed_cancel() {
+  if (place_.path.empty()) return;
+  front_->poll_while_waiting(kCancelLook, [this](engine::Core& core) {
+    if (!inner_run_ || inner_run_->cancelled) return;
+    if (inner_cancelled_.ask(inner_cancelled_.context)) core.cancel_run(*inner_run_);
+  });
+}
+
+Result<std::shared_ptr<engine::RunRecord>> WorkerCore::begin_inner_run(
+    std::span<const engine::ImportedArg> args, std::vector<uint32_t>* indices,
+    runtime::Cancelled cancelled) {
+  STRATA_TRY(must_run("a task"));
+  inner_cancelled_ = cancelled;
+  STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, front_->open_run());
+  inner_run_ = building_ = run;
+  const Result<void> begun =
+      front_->call([&](engine::Core& core) { return core.begin_imports(args, indices); });
+  if (begun) return run;
+  static_cast<void>(end_inner_run(*run));
+  return begun.error();
+}
+
+Result<void> WorkerCore::end_inner_run(engine::RunRecord& run) {
+  building_.reset();
+  front_->seal_run(run, std::nullopt);
+  Result<void> outcome = front_->wait_run(run, base::Instant::never());
+  inner_run_.reset();
+  front_->call([](engine::Core& core) { core.end_imports(); });
+  return outcome;
+}
+
+}  // namespace strata
