@@ -5,6 +5,8 @@
 #include "strata/call.h"
 #include "strata/callable.h"
 #include "strata/callable_handle.h"
+#include "strata/chip.h"
+#include "strata/chip_usage.h"
 #include "strata/error.h"
 #include "strata/export.h"
 #include "strata/formats.h"

@@ -66,7 +66,8 @@ Result<TaskArgs*> InnerWorker::unpack(const strata_task_args* raw) {
       tensor.shape[d] = t.shape[d];
       tensor.stride[d] = t.stride[d];
     }
-    unpacked_.add_tensor(tensor, static_cast<TensorArgType>(t.tag));
+    unpacked_.add_tensor(tensor, static_cast<TensorArgType>(t.tag),
+                         static_cast<Transfer>(t.transfer));
   }
   for (uint32_t i = 0; i < raw->scalar_count; ++i) unpacked_.add_scalar(raw->scalars[i]);
   if (raw->inline_nbytes > 0) {

@@ -64,6 +64,7 @@ Result<registry::PreparePayload> WorkerCore::payload_of(const Callable& callable
     }
     return payload;
   }
+  if (const auto* chip = std::get_if<ChipCallable>(&callable)) return chip_payload(*chip);
   const auto& local = std::get<LocalFunction>(callable);
   if (local.entry == nullptr) {
     return refuse(Code::kInvalidArgument, "a LocalFunction without an entry");

@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "engine/front.h"
+#include "os/clock.h"
+#include "device/chip_note.h"
 #include "os/shared_region.h"
 #include "runtime/child_spec.h"
+#include "runtime/chip_executor.h"
 #include "runtime/executor.h"
 #include "runtime/inner_worker.h"
 #include "runtime/thread_world.h"
@@ -26,6 +29,7 @@ struct WorkerPlace {
   };
   std::string path = {};         // "L4/0"; empty for the root, which is "L4"
   std::vector<Heap> heaps = {};  // of the Workers above, the nearest first; they outlive this one
+  std::string root_path = {};    // of a root that is not "L4"
   int permits = -1;              // to spin, of this Worker and all below it; -1: cores - 1
 };
 
@@ -42,6 +46,8 @@ class WorkerCore {
   Result<engine::Core::NewBuffer> create_buffer(size_t nbytes);
   void release_buffer(uint32_t index);
   Result<void> clear_error(const Tensor& any_of_buffer);
+  void make_read_only(uint32_t index);
+  Result<ChipUsage> chip_usage(int chip) const;
   std::byte* heap() const { return heap_.data(); }
 
   Result<CallableHandle> register_callable(const Callable& callable);
@@ -100,6 +106,9 @@ class WorkerCore {
 
   WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap, os::SharedRegion hub);
   uint32_t worker_count() const { return static_cast<uint32_t>(spec_.workers.size()); }
+  uint32_t chip_count() const { return static_cast<uint32_t>(spec_.chips); }
+  // Workers or chips: their ids are below this one, those of SUB children from here on.
+  uint32_t next_count() const { return worker_count() + chip_count(); }
   std::vector<Worker::Child> children(uint32_t begin, uint32_t end);
   std::vector<model::MappedSegment> segments() const;
   int permits_below() const;
@@ -107,12 +116,25 @@ class WorkerCore {
   Result<void> start_inline();
   Result<void> add_inline_workers();
   void add_inline_endpoint(runtime::InnerWorker* inner);
+  // `executor`: an Executor or a ChipExecutor, which outlives the endpoint. The next worker.
+  template <class Exec>
+  void add_inline(Exec& executor, engine::WorkerCaps caps);
+  Result<void> add_inline_chips();
+  Result<void> make_chip_notes();
+  device::ChipNote& chip_note(uint32_t chip) const;
   runtime::ChildSpec child_spec(uint32_t worker) const;
   Result<void> start_children();
   Result<void> add_endpoints(uint32_t count);
   Result<void> wait_ready();
   Result<void> end_children();
+  engine::WorkerCaps caps_of(uint32_t worker) const;
   Result<registry::PreparePayload> payload_of(const Callable& callable) const;
+  Result<registry::PreparePayload> chip_payload(const ChipCallable& chip) const;
+  // Registers it, with its blob in the heap where it is a chip callable.
+  Result<registry::EntryRef> register_with_blob(const Callable& callable,
+                                                registry::PreparePayload payload,
+                                                std::span<const uint32_t> listed);
+  void keep_blob(registry::EntryRef entry, uint32_t buffer);
   Result<void> must_run(const char* what);
   Result<void> must_own(const CallableHandle& handle) const;
   void finish_close();
@@ -126,6 +148,13 @@ class WorkerCore {
   std::vector<os::SharedRegion> mailboxes_;  // outlive the endpoints in core_
   std::vector<InlineWorker> inline_workers_;
   std::vector<std::unique_ptr<runtime::Executor>> inline_executors_;
+  std::vector<os::SharedRegion> chip_notes_;
+  std::vector<std::unique_ptr<runtime::ChipExecutor>> inline_chips_;
+  struct Blob {
+    registry::EntryRef entry;
+    uint32_t buffer;
+  };
+  std::vector<Blob> blobs_;  // of registered chip callables; under the step token
   std::unique_ptr<engine::Core> core_;
   std::unique_ptr<os::ForkServer> server_;
   std::unique_ptr<runtime::ThreadWorld> world_;
@@ -139,5 +168,37 @@ class WorkerCore {
   std::vector<std::shared_ptr<engine::RunRecord>> dropped_;
   std::atomic<bool> any_dropped_{false};
 };
+
+template <class Exec>
+void WorkerCore::add_inline(Exec& executor, engine::WorkerCaps caps) {
+  auto run = [&executor](const mailbox::TaskPost& post, std::span<const std::byte> args,
+                         const std::atomic<bool>& cancelled) {
+    mailbox::TaskOutcome outcome;
+    executor.run(
+        post, args,
+        {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
+         &cancelled},
+        &outcome);
+    return engine::InlineOutcome{
+        outcome.outcome,
+        outcome.code,
+        {outcome.result.begin(), outcome.result.end()},
+        {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()}};
+  };
+  auto control = [&executor](uint32_t command, std::span<const std::byte> request) {
+    std::string text;
+    uint32_t code = 0;
+    if (command != mailbox::kCommandHello) code = executor.control(command, request, &text);
+    const auto bytes = std::as_bytes(std::span(text));
+    return std::pair(code, std::vector<std::byte>(bytes.begin(), bytes.end()));
+  };
+  front_->call([&](engine::Core& core) {
+    const uint32_t worker = core.add_worker(
+        std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control}),
+        caps);
+    if (worker < worker_count()) core.mark_nested(worker);
+    core.start_worker(worker, os::monotonic_now());
+  });
+}
 
 }  // namespace strata

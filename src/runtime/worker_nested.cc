@@ -71,6 +71,7 @@ runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {
   out.heap_bytes.push_back(heap_.size());
   for (const WorkerPlace::Heap& heap : place_.heaps) out.heap_bytes.push_back(heap.bytes.size());
   out.spin = world_->waiter_options();
+  if (worker < chip_count()) out.chip = spec_.chip;
   if (worker < worker_count()) {
     out.worker = spec_.workers[worker];
     out.worker->allow_threads |= spec_.allow_threads;
@@ -122,7 +123,7 @@ Result<InnerReceipt> WorkerCore::register_inner(const Callable& callable,
   }
   STRATA_ASSIGN(registry::PreparePayload payload, payload_of(callable));
   payload.inner = true;
-  STRATA_ASSIGN(const registry::EntryRef entry, front_->register_callable(payload, only));
+  STRATA_ASSIGN(const registry::EntryRef entry, register_with_blob(callable, payload, only));
   return InnerReceipt{
       model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
       payload.name,
@@ -156,6 +157,8 @@ Result<registry::EntryRef> WorkerCore::register_payload(registry::PreparePayload
       }
     }
   }
+  // The heaps of the Workers above come after this one's.
+  if (payload.blob_bytes > 0) ++payload.blob_segment;
   return front_->register_callable(payload, only);
 }
 
