@@ -16,8 +16,6 @@ namespace strata::runtime {
 
 // Heaps that a child maps: its Worker's own and those of the Workers above, of levels 3 to 6.
 inline constexpr size_t kHeapsMax = 4;
-// Workers of a spec, with all that are below them.
-inline constexpr size_t kWorkersBelowMax = 1024;
 
 struct ChildSpec {
   // Descriptors, in this order: mailbox, hub, the eventfd that wakes the parent; then the heaps,

@@ -72,7 +72,8 @@ Result<void> Executor::apply(engine::Command command, registry::EntryRef ref,
 
 Result<void> Executor::prepare(Entry& entry, registry::EntryRef ref,
                                std::span<const std::byte> payload) {
-  STRATA_ASSIGN(const registry::PreparePayload decoded, registry::decode_payload(payload));
+  STRATA_ASSIGN(registry::PreparePayload decoded, registry::decode_payload(payload));
+  if (inner_ != nullptr) inner_->add_library_paths(&decoded);
   if (decoded.inner) {
     if (inner_ == nullptr) {
       return at_call(Code::kUnsupported,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/result.h"
 #include "model/descriptor.h"
 #include "runtime/worker_core.h"
@@ -69,6 +71,17 @@ int32_t InnerWorker::run(strata_call* call, const model::ArgsDecoder& args, Canc
 
 // ---------------------------------------------------------------- inner registrations
 
+void InnerWorker::add_library_paths(registry::PreparePayload* payload) const {
+  const auto* const import = std::get_if<model::NativeImportDescriptor>(&payload->descriptor);
+  if (import == nullptr) return;
+  std::vector<std::string>& paths = payload->library_paths;
+  for (const std::string& folder : core_.spec().library_path) {
+    std::string file = folder + "/" + import->library;
+    if (std::find(paths.begin(), paths.end(), file) == paths.end())
+      paths.push_back(std::move(file));
+  }
+}
+
 Result<void> InnerWorker::prepare(registry::EntryRef entry,
                                   const registry::PreparePayload& payload) {
   Known& known = known_[entry.index];
@@ -77,9 +90,9 @@ Result<void> InnerWorker::prepare(registry::EntryRef entry,
   known.hashid = model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor)));
   registry::PreparePayload own = payload;
   own.inner = false;
-  STRATA_ASSIGN(known.own, core_.register_payload(own, {}));
-  if (core_.has_workers()) {
-    STRATA_ASSIGN(known.below, core_.register_payload(payload, {}));
+  STRATA_ASSIGN(known.own, core_.register_payload(own));
+  if (!core_.spec().workers.empty()) {
+    STRATA_ASSIGN(known.below, core_.register_payload(payload));
   }
   return {};
 }

@@ -37,6 +37,9 @@ class InnerWorker {
   int32_t run(strata_call* call, const model::ArgsDecoder& args, Cancelled cancelled,
               const std::function<int32_t()>& body, std::string* error);
 
+  // The folders of this Worker's library_path, behind those of the Workers above.
+  void add_library_paths(registry::PreparePayload* payload) const;
+
   // The phases of an inner registration, named by the parent's entry: with this Worker's own
   // children, and as an inner one with its child Workers. A prepare that fails is undone by undo,
   // which may be asked for what was never prepared.

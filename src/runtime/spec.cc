@@ -6,12 +6,15 @@
 
 #include "base/result.h"
 #include "device/chip_backend.h"
-#include "registry/payload.h"
+#include "os/fork_server.h"
+#include "runtime/child_spec.h"
 
 namespace strata::runtime {
 namespace {
 
 constexpr int kChildrenMax = 1024;
+// The rest is for a path and the heaps.
+constexpr size_t kWorkerSpecBytesMax = os::ForkServer::kSpecBytesMax - 5 * 1024;
 constexpr uint32_t kTableMax = 1u << 24;        // entries; a child refuses callables beyond it
 constexpr uint64_t kHeapBytesMax = 1ull << 46;  // half of a process's addresses
 
@@ -78,7 +81,9 @@ Result<void> check_spec(const WorkerSpec& spec) {
   }
   for (size_t i = 0; i < spec.workers.size(); ++i) {
     Result<void> child = check_child_spec(spec.workers[i], spec.level);
-    if (!child) return refuse(fmt::format("Worker {}: {}", i, child.error().message()));
+    if (child) continue;
+    return Error(child.error().code(), Scope::kCall,
+                 fmt::format("Worker {}: {}", i, child.error().message()));
   }
   return {};
 }
@@ -90,7 +95,15 @@ Result<void> check_child_spec(const WorkerSpec& child, int parent_level) {
                     "smaller",
                     child.level, parent_level));
   }
-  return check_spec(child);
+  STRATA_TRY(check_spec(child));
+  ChildSpec whole;
+  whole.worker = child;
+  const size_t bytes = encode(whole).size();
+  if (bytes <= kWorkerSpecBytesMax) return {};
+  return Error(Code::kResourceExhausted, Scope::kCall,
+               fmt::format("the spec of a child Worker, with all that is below it, has {} bytes, "
+                           "more than {}",
+                           bytes, kWorkerSpecBytesMax));
 }
 
 uint32_t exit_grace_ms(const WorkerSpec& spec) {

@@ -59,10 +59,8 @@ class WorkerCore {
   // --- for the half that a Worker above drives (runtime/inner_worker.h).
   const std::string& path() const { return path_; }
   uint64_t uid_high() const { return core_->options().uid_high; }
-  bool has_workers() const { return !spec_.workers.empty(); }
-  // With the folders of this Worker's library_path behind those of the payload.
-  Result<registry::EntryRef> register_payload(registry::PreparePayload payload,
-                                              std::span<const uint32_t> only);
+  const WorkerSpec& spec() const { return spec_; }
+  Result<registry::EntryRef> register_payload(registry::PreparePayload payload);
   // Until it is gone everywhere; an Error where a worker did not confirm that.
   Result<void> unregister_and_wait(registry::EntryRef entry);
   // Opens a run whose tasks may use `args`; the calling thread is its orchestration function. While

@@ -35,19 +35,6 @@ Result<int> WorkerCore::add_worker(WorkerSpec child) {
   WorkerSpec with = spec_;
   with.workers.push_back(std::move(child));
   STRATA_TRY(runtime::check_spec(with));
-  const size_t bytes = [&] {
-    runtime::ChildSpec whole;
-    whole.worker = with.workers.back();
-    return runtime::encode(whole).size();
-  }();
-  // A path and the heaps come to it.
-  if (bytes + 4096 > os::ForkServer::kSpecBytesMax) {
-    return refuse(
-        Code::kResourceExhausted,
-        fmt::format("the spec of a child Worker, with all that is below it, has {} bytes, "
-                    "more than {}",
-                    bytes, os::ForkServer::kSpecBytesMax - 4096));
-  }
   spec_ = std::move(with);
   return static_cast<int>(spec_.workers.size()) - 1;
 }
@@ -146,20 +133,10 @@ Result<void> WorkerCore::unregister_inner(const InnerReceipt& receipt) {
 
 // ---------------------------------------------------------------- for the Worker above
 
-Result<registry::EntryRef> WorkerCore::register_payload(registry::PreparePayload payload,
-                                                        std::span<const uint32_t> only) {
-  if (const auto* import = std::get_if<model::NativeImportDescriptor>(&payload.descriptor)) {
-    for (const std::string& folder : spec_.library_path) {
-      const std::string file = folder + "/" + import->library;
-      const auto& known = payload.library_paths;
-      if (std::find(known.begin(), known.end(), file) == known.end()) {
-        payload.library_paths.push_back(file);
-      }
-    }
-  }
+Result<registry::EntryRef> WorkerCore::register_payload(registry::PreparePayload payload) {
   // The heaps of the Workers above come after this one's.
   if (payload.blob_bytes > 0) ++payload.blob_segment;
-  return front_->register_callable(payload, only);
+  return front_->register_callable(payload);
 }
 
 Result<void> WorkerCore::unregister_and_wait(registry::EntryRef entry) {

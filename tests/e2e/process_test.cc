@@ -92,14 +92,14 @@ TEST(Programs, WhatStandsInAStdioBufferIsPrintedOnce) {
 }
 
 // All that a driver has begun: its children, its fork servers and theirs.
-std::vector<std::unique_ptr<Pidfd>> family_of(Driver& driver, size_t children) {
+std::vector<std::unique_ptr<Pidfd>> family_of(Driver& driver, size_t children, size_t below = 0) {
   std::istringstream lines(driver.read_until("ready\n"));
   std::vector<int> told;
   for (int pid = 0; lines >> pid;) told.push_back(pid);
   EXPECT_EQ(told.size(), children);
   std::set<int> all = descendants(driver.pid());
   for (const int pid : told) EXPECT_TRUE(all.contains(pid)) << pid;
-  EXPECT_EQ(all.size(), children + 2);  // the process's server, and the Worker's
+  EXPECT_EQ(all.size(), children + below + 2);  // the process's server, and the Worker's
   std::vector<std::unique_ptr<Pidfd>> out;
   for (const int pid : all) out.push_back(std::make_unique<Pidfd>(pid));
   return out;
@@ -108,6 +108,14 @@ std::vector<std::unique_ptr<Pidfd>> family_of(Driver& driver, size_t children) {
 TEST(Programs, KilledProgramTakesItsChildrenAndServersWithIt) {
   Driver driver("die", "3");
   const auto family = family_of(driver, 3);
+  ASSERT_EQ(::kill(driver.pid(), SIGKILL), 0);
+  for (const auto& member : family) EXPECT_TRUE(member->ended(base::Duration::from_s(10)));
+}
+
+TEST(Programs, KilledProgramTakesWorkersBelowWorkersWithIt) {
+  Driver driver("pod", "2");
+  // Below each L4: two servers, an L3, its two servers and its two helpers.
+  const auto family = family_of(driver, 2, 2 * 7);
   ASSERT_EQ(::kill(driver.pid(), SIGKILL), 0);
   for (const auto& member : family) EXPECT_TRUE(member->ended(base::Duration::from_s(10)));
 }

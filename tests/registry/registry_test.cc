@@ -520,5 +520,72 @@ TEST(PreparePayload, OverALimitIsRefused) {
   EXPECT_FALSE(encode_payload(payload).ok());
 }
 
+// ---- inner callables
+
+TEST_F(RegistryTest, InnerOneIsAPairOfItsOwnWithItsDigest) {
+  ASSERT_TRUE(registry_.on_worker_added(0, true).ok());
+  ASSERT_TRUE(registry_.on_worker_added(1).ok());
+  answer_all();
+  registry_.take_ready();
+  PreparePayload inner = callable("f");
+  inner.inner = true;
+  const EntryRef own = add("f");
+  const std::vector<uint32_t> nested = {0};
+  ASSERT_TRUE(registry_.begin(inner, nested).ok());
+  EXPECT_EQ(take(), (Lines{"0 prepare 1.1"}));
+  answer_all();
+  const EntryRef ref = registry_.take_outcome().value().value();
+  EXPECT_NE(ref.index, own.index);
+  EXPECT_EQ(registry_.find(registry_.info(own.index)->digest), own);
+  EXPECT_EQ(registry_.find(registry_.info(own.index)->digest, true), ref);
+  // One goes, the other stays.
+  ASSERT_TRUE(registry_.unregister(own).ok());
+  answer_all();
+  EXPECT_TRUE(registry_.gone(own));
+  EXPECT_TRUE(registry_.visible(ref));
+  EXPECT_FALSE(registry_.being_removed(registry_.info(ref.index)->digest, true));
+}
+
+TEST_F(RegistryTest, LaterWorkersGetInnerOnesOnlyWhereTheyTakeThem) {
+  PreparePayload inner = callable("f");
+  inner.inner = true;
+  ASSERT_TRUE(registry_.begin(inner, {}).ok());
+  registry_.take_outcome().value().value();
+  EXPECT_EQ(registry_.on_worker_added(0).value(), 0u);
+  EXPECT_EQ(registry_.on_worker_added(1, true).value(), 1u);
+  EXPECT_EQ(take(), (Lines{"1 prepare 0.1"}));
+}
+
+TEST_F(RegistryTest, LaterWorkersGetWhatIsForSomeOnlyWhereTheyAreAmongThem) {
+  PreparePayload inner = callable("f");
+  inner.inner = true;
+  const std::vector<uint32_t> some = {2, 1};
+  ASSERT_TRUE(registry_.begin(inner, {}, some).ok());
+  registry_.take_outcome().value().value();
+  EXPECT_EQ(registry_.on_worker_added(0, true).value(), 0u);
+  EXPECT_EQ(registry_.on_worker_added(1, true).value(), 1u);
+  // A second registration adds to them; one for all makes it for all.
+  answer_all();
+  registry_.take_ready();
+  const std::vector<uint32_t> first = {0};
+  ASSERT_TRUE(registry_.begin(inner, first, first).ok());
+  answer_all();
+  registry_.take_outcome().value().value();
+  registry_.on_worker_lost(0);
+  EXPECT_EQ(registry_.on_worker_added(0, true).value(), 1u);
+  EXPECT_EQ(registry_.on_worker_added(3, true).value(), 0u);
+}
+
+TEST_F(RegistryTest, InnerOneWithoutATakerThatIsThereIsRefused) {
+  add_workers(1);
+  PreparePayload inner = callable("f");
+  inner.inner = true;
+  EXPECT_TRUE(registry_.begin(inner, {}).ok());  // none takes such: for those that come
+  registry_.take_outcome().value().value();
+  ASSERT_TRUE(registry_.on_worker_added(1, true).ok());
+  answer_all();
+  EXPECT_EQ(registry_.begin(inner, {}).error().code(), Code::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace strata::registry
