@@ -146,7 +146,8 @@ void User::submit(SimRun& run, const Draft& draft) {
   };
   shared_.faults.full += level_.front().look(full);
   CallConfig config;
-  const Result<TaskRef> result = level_.front().submit(*run.record, callable, draft.args, config);
+  const Result<TaskRef> result =
+      level_.front().submit(*run.record, {callable, engine::Where{}, config}, draft.args);
   judge_submit(run, draft, result, all_live, unregistered);
 }
 

@@ -74,7 +74,7 @@ std::string judge_root(const SimRun& run, const std::vector<Outcome>& outcomes) 
 }
 
 std::string judge_result(const SimRun& run, size_t number, Outcome outcome) {
-  const auto kept = run.record->results.find(static_cast<uint32_t>(number));
+  const auto kept = run.record->results.find({static_cast<uint32_t>(number), 0});
   const bool wanted = outcome == Outcome::kOk && run.result_bytes[number] > 0;
   if (!wanted) return kept == run.record->results.end() ? "" : "a task has a result it never gave";
   if (kept == run.record->results.end()) return "the result of a task is lost";

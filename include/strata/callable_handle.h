@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -26,6 +27,8 @@ enum class CallableKind : uint32_t {
   kNativeImport = 4,
   kLocalFunction = 5,
 };
+
+STRATA_PUBLIC std::string_view name_of(CallableKind kind);
 
 // An exported entry (see STRATA_EXPORT) of a shared object that only the children load. `library`
 // is a file name without a folder, found in WorkerSpec::library_path.

@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <span>
+#include <vector>
 
 #include "strata/callable_handle.h"
 #include "strata/export.h"
@@ -38,6 +39,38 @@ class STRATA_PUBLIC Orchestrator {
   // it is refused.
   Result<TaskRef> submit_sub(const CallableHandle& callable, const TaskArgs& args,
                              const CallConfig& config = {});
+  // The same for the next level: the chips, or the child Workers. `worker` is the id of the one
+  // that must take it; -1: any on which the callable is registered.
+  Result<TaskRef> submit_next_level(const CallableHandle& callable, const TaskArgs& args,
+                                    const CallConfig& config = {}, int worker = -1);
+
+  // A group: one node of the graph. Its members start together, each on a worker of its own, when
+  // all that any of them depends on has ended; what depends on one waits for all. Bytes that two
+  // members name both must read, or both pass as NO_DEP. When a member fails those that run go on
+  // to their end, the others do not start, and the group has the first failure. Refused: a worker
+  // named twice, more members than workers that can take them.
+  // `workers`: none, or one id for each member, -1 for any.
+  Result<TaskRef> submit_next_level_group(const CallableHandle& callable,
+                                          std::span<const TaskArgs> members,
+                                          const CallConfig& config = {},
+                                          std::span<const int> workers = {});
+  Result<TaskRef> submit_sub_group(const CallableHandle& callable,
+                                   std::span<const TaskArgs> members,
+                                   const CallConfig& config = {});
+
+  // Arguments that are not const may have OUTPUT tensors without storage
+  // (Tensor::without_storage): each gets automatic storage in the innermost scope, and `args` names
+  // it afterwards, for the tasks that read it.
+  Result<TaskRef> submit_sub(const CallableHandle& callable, TaskArgs& args,
+                             const CallConfig& config = {});
+  Result<TaskRef> submit_next_level(const CallableHandle& callable, TaskArgs& args,
+                                    const CallConfig& config = {}, int worker = -1);
+  Result<TaskRef> submit_next_level_group(const CallableHandle& callable,
+                                          std::vector<TaskArgs>& members,
+                                          const CallConfig& config = {},
+                                          std::span<const int> workers = {});
+  Result<TaskRef> submit_sub_group(const CallableHandle& callable, std::vector<TaskArgs>& members,
+                                   const CallConfig& config = {});
 
   // A new inner scope; at most 64 nest. Keep it: `auto scope = orch.scope().value();`
   Result<Scope> scope();

@@ -47,11 +47,11 @@ class STRATA_PUBLIC RunHandle {
   // Skips what has not started, tells what has (Call::cancelled). Idempotent.
   void cancel();
   // The bytes that a task gave by set_result; empty where it gave none. An Error where it failed,
-  // was skipped or is not done.
-  Result<std::vector<std::byte>> result(TaskRef task) const;
+  // was skipped or is not done. `member`: of a group.
+  Result<std::vector<std::byte>> result(TaskRef task, uint32_t member = 0) const;
   template <class T>
-  Result<T> result_as(TaskRef task) const {
-    Result<std::vector<std::byte>> bytes = result(task);
+  Result<T> result_as(TaskRef task, uint32_t member = 0) const {
+    Result<std::vector<std::byte>> bytes = result(task, member);
     if (!bytes) return bytes.error();
     T value;
     if (bytes->size() != sizeof value) {

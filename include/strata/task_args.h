@@ -37,6 +37,10 @@ class TaskArgs {
     return *this;
   }
 
+  // The tensor behind argument i, after a submit that gave it storage for example.
+  const Tensor& tensor(size_t i) const { return tensors_.data()[i].tensor; }
+  void set_tensor(size_t i, const Tensor& tensor) { tensors_.data()[i].tensor = tensor; }
+
   // Any trivially copyable value of at most 8 bytes, read back by Call::scalar<T>.
   template <class T>
   TaskArgs& add_scalar(T value) {

@@ -20,6 +20,7 @@ struct Uid {
 
 struct Tensor {
   static constexpr int kRankMax = 8;
+  static constexpr uint32_t kWithoutStorage = ~uint32_t{0};  // a buffer_index; see below
 
   Uid uid;
   uint32_t buffer_index = 0;  // where the owner's table holds it; checked against uid
@@ -28,6 +29,31 @@ struct Tensor {
   uint64_t offset = 0;                     // bytes from the buffer's start to the first element
   std::array<uint64_t, kRankMax> shape{};  // elements, outermost first; entries past rank are 0
   std::array<int64_t, kRankMax> stride{};  // elements, outermost first
+
+  // A contiguous tensor of that shape that names no buffer yet. As an OUTPUT it gets automatic
+  // storage when it is submitted (see Orchestrator). At most kRankMax dimensions count.
+  static Tensor without_storage(DType dtype, std::initializer_list<uint64_t> shape) {
+    Tensor tensor;
+    tensor.buffer_index = kWithoutStorage;
+    tensor.dtype = dtype;
+    tensor.rank = static_cast<uint8_t>(shape.size() < 255 ? shape.size() : 255);
+    int d = 0;
+    for (const uint64_t n : shape) {
+      if (d < kRankMax) tensor.shape[d++] = n;
+    }
+    int64_t stride = 1;
+    while (d-- > 0) {
+      tensor.stride[d] = stride;
+      stride *= static_cast<int64_t>(tensor.shape[d]);
+    }
+    return tensor;
+  }
+  template <class T>
+  static Tensor without_storage(std::initializer_list<uint64_t> shape) {
+    return without_storage(DTypeOf<T>::value, shape);
+  }
+
+  bool wants_storage() const { return buffer_index == kWithoutStorage && uid == Uid{}; }
 
   uint64_t elements() const {
     uint64_t n = 1;

@@ -44,8 +44,10 @@ class STRATA_PUBLIC Worker {
   Result<Buffer> create_buffer(size_t nbytes);
 
   // Before or after init; on all children or on none. The same callable twice gives the same
-  // hashid, counted. After init it waits behind the tasks that run.
-  Result<CallableHandle> register_callable(const Callable& callable);
+  // hashid, counted. After init it waits behind the tasks that run. `workers`: the children that
+  // get it, by id; none: all that can run its kind.
+  Result<CallableHandle> register_callable(const Callable& callable,
+                                           const std::vector<int>& workers = {});
   Result<void> unregister_callable(const CallableHandle& handle);
 
   // Makes the callable usable by the orchestration code of the child Workers (all, or those listed)

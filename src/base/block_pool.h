@@ -1,4 +1,4 @@
-// BlockPool: blocks of 256 bytes to 128 KiB in power-of-two classes, with a bound on what is handed
+// BlockPool: blocks of 256 bytes to 8 MiB in power-of-two classes, with a bound on what is handed
 // out. A freed block goes to its class's list and is never given back to the system before the pool
 // itself goes: steady state makes no allocation. The bound does not count the freed ones, so that
 // no class starves because another had its peak; the pool may hold the peak of each class. Not for
@@ -19,7 +19,7 @@ namespace strata::base {
 class BlockPool {
  public:
   static constexpr uint32_t kLeastShift = 8;
-  static constexpr uint32_t kMostShift = 17;
+  static constexpr uint32_t kMostShift = 23;
   static constexpr size_t kBlockBytesMax = size_t{1} << kMostShift;
 
   struct Block {
@@ -33,6 +33,10 @@ class BlockPool {
   bool can_allocate(size_t bytes) const {
     return used_ + (size_t{1} << shift_of(bytes)) <= bytes_max_;
   }
+
+  // What a block of `bytes` bytes takes of the bound.
+  static size_t taken_by(size_t bytes) { return size_t{1} << shift_of(bytes); }
+  bool can_take(size_t taken) const { return used_ + taken <= bytes_max_; }
 
   // At least `bytes` bytes, aligned to 64; data is null where the bound is reached.
   Block allocate(size_t bytes) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "strata/callable_handle.h"
 #include "strata/types.h"
 
 namespace strata {
@@ -75,6 +76,22 @@ std::string_view name_of(TensorArgType tag) {
       return "OUTPUT_EXISTING";
     case TensorArgType::kNoDep:
       return "NO_DEP";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(CallableKind kind) {
+  switch (kind) {
+    case CallableKind::kChipCallable:
+      return "CHIP_CALLABLE";
+    case CallableKind::kPythonSerialized:
+      return "PYTHON_SERIALIZED";
+    case CallableKind::kPythonImport:
+      return "PYTHON_IMPORT";
+    case CallableKind::kNativeImport:
+      return "NATIVE_IMPORT";
+    case CallableKind::kLocalFunction:
+      return "LOCAL_FUNCTION";
   }
   return "unknown";
 }

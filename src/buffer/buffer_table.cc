@@ -78,6 +78,12 @@ Error BufferTable::why_not(const Tensor& tensor) const {
   const auto refused = [](Code code, std::string text) {
     return Error(code, Scope::kBuffer, std::move(text));
   };
+  if (tensor.wants_storage()) {
+    return refused(
+        Code::kInvalidArgument,
+        "a tensor without storage: only an OUTPUT gets some, of arguments that submit may "
+        "change (a TaskArgs that is not const)");
+  }
   if (tensor.uid == Uid{}) return refused(Code::kInvalidArgument, "a tensor without a buffer");
   if (tensor.uid.high != uid_high_) {
     return refused(Code::kNotFound,

@@ -16,6 +16,8 @@
 
 namespace strata::buffer {
 
+inline constexpr uint32_t kNoSegment = ~uint32_t{0};
+
 class BufferTable {
  public:
   enum class State : uint8_t { kLive, kReleasing, kFreed };
@@ -105,6 +107,9 @@ class BufferTable {
     entry.state = State::kReleasing;
     if (entry.references == 0) free_entry(index);
   }
+
+  // Only for a deliberate fault: its memory was given away.
+  void detach_place(uint32_t index) { entries_[index].segment = kNoSegment; }
 
   bool has_freed() const { return !freed_.empty(); }
   // Appends what was freed since the last call: its memory is the caller's again.

@@ -36,10 +36,12 @@ Core::Core(Options options)
 
 // ---------------------------------------------------------------- workers
 
-uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint) {
-  const uint32_t worker = sched_.add_worker();
+uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps caps) {
+  const uint32_t worker = sched_.add_worker(static_cast<uint32_t>(caps.pool));
   STRATA_CHECK(worker == workers_.size());
   WorkerEntry& entry = workers_.emplace_back();
+  entry.caps = caps;
+  nested_ = nested_ || caps.nested;
   entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
   if (entry.inline_endpoint != nullptr) inline_.push_back(entry.inline_endpoint);
   entry.endpoint = std::move(endpoint);
@@ -127,6 +129,7 @@ void Core::step(base::Instant now, bool streaming) {
     pump_registry(now);
     check_control_deadlines(now);
   }
+  while (const auto group = sched_.take_failed_group()) stop_group(*group);
   // What has become ready first: the accounts are done while the children run.
   dispatch_ready();
   // What is skipped may end a run, and then the next one's tasks are to be handed out.
@@ -192,7 +195,9 @@ void Core::on_completion(const mailbox::Completion& completion) {
     if (!completion.result.empty()) {
       const sched::Scheduler::Slot& slot = sched_.slot(index);
       RunRecord& run = *runs_[slot.run % runs_.size()];
-      run.results[slot.run_task].assign(completion.result.begin(), completion.result.end());
+      const uint32_t member = slot.member ? sched_.member_number(index) : 0;
+      run.results[{slot.run_task, member}].assign(completion.result.begin(),
+                                                  completion.result.end());
     }
     sched_.finish(index, sched::Outcome::kOk, 0);
     return;
@@ -208,6 +213,16 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
   const uint32_t worker = polled_;
   STRATA_CHECK(slot_is(worker, task, ticket));
   const uint32_t index = slot_of(task);
+  if (!started && sched_.slot(index).member) {
+    STRATA_MARK("engine: a member's worker is lost before it has started");
+    const uint32_t cause = add_cause(
+        Error(Code::kEndpointFailed, Scope::kTask,
+              fmt::format("its worker was lost before it started ({}), and a group goes together",
+                          workers_[worker].loss),
+              task_where(sched_.slot(index), worker)));
+    sched_.finish(index, sched::Outcome::kEndpointFailed, cause);
+    return;
+  }
   if (!started) {
     STRATA_MARK("engine: a lost worker's task goes back");
     sched_.requeue(index);
@@ -233,26 +248,69 @@ void Core::unbar_workers() {
 }
 
 void Core::dispatch_ready() {
-  if (!sched_.has_ready()) {
-    take_back();
-    return;
-  }
-  if (sched_.queues().open_count() == 0) {
-    if (workers_expected_) return;
-    STRATA_MARK("engine: no worker is left");
-    std::string last = "none was started";
-    for (const WorkerEntry& entry : workers_) {
-      if (!entry.loss.empty()) last = entry.loss;
-    }
-    sched_.skip_ready(add_cause(
-        Error(Code::kNoWorker, Scope::kTask,
-              fmt::format(
-                  "no live worker is left to run it (the last was lost: {}); it did not run", last),
-              options_.path)));
-    return;
-  }
+  while (const auto slot = sched_.next_stranded(workers_expected_)) strand(*slot);
   assign_all();
   take_back();
+}
+
+// The last loss of a worker of the pool, in words.
+std::string Core::loss_of(Pool pool) const {
+  std::string last = "none was started";
+  for (const WorkerEntry& entry : workers_) {
+    if (entry.caps.pool == pool && !entry.loss.empty()) last = entry.loss;
+  }
+  return last;
+}
+
+// No worker is left for it.
+void Core::strand(uint32_t index) {
+  const sched::Scheduler::Slot& slot = sched_.slot(index);
+  if (slot.member) {
+    STRATA_MARK("engine: a member's worker is lost before it was told");
+    sched_.finish(index, sched::Outcome::kEndpointFailed,
+                  add_cause(Error(Code::kEndpointFailed, Scope::kTask,
+                                  fmt::format("its worker was lost before it started ({}), and a "
+                                              "group goes together",
+                                              workers_[slot.worker].loss),
+                                  task_where(slot, slot.worker))));
+    return;
+  }
+  std::string why;
+  if (slot.directed != sched::kNone) {
+    why = fmt::format("worker {}, which it was submitted to, was lost: {}; it did not run",
+                      worker_name(slot.directed), workers_[slot.directed].loss);
+  } else {
+    STRATA_MARK("engine: no worker is left");
+    const Pool pool = slot.cls < sched::kPools
+                          ? static_cast<Pool>(slot.cls)
+                          : workers_[sched_.class_workers(slot.cls).front()].caps.pool;
+    why = fmt::format("no live worker is left to run it (the last was lost: {}); it did not run",
+                      loss_of(pool));
+    if (slot.group != sched::kNone) {
+      why = fmt::format(
+          "its group has {} members, and no longer that many live workers are left "
+          "for them (the last was lost: {}); it did not run",
+          sched_.members(index).size(), loss_of(pool));
+    }
+  }
+  sched_.skip(index,
+              add_cause(Error(Code::kNoWorker, Scope::kTask, std::move(why), options_.path)));
+}
+
+// A member has failed: those that run go on to their end, the others do not start.
+void Core::stop_group(uint32_t own) {
+  const std::vector<uint32_t> members(sched_.members(own).begin(), sched_.members(own).end());
+  const uint32_t cause = sched_.group_cause(own);
+  for (const uint32_t member : members) {
+    const sched::Scheduler::Slot& slot = sched_.slot(member);
+    if (slot.state == sched::SlotState::kQueued &&
+        !workers_[slot.worker].endpoint->revoke(slot.ticket)) {
+      continue;
+    }
+    if (slot.state == sched::SlotState::kTerminal) continue;
+    STRATA_MARK("engine: a member does not start because another has failed");
+    sched_.finish(member, sched::Outcome::kSkipped, cause);
+  }
 }
 
 bool Core::may_wake() const {
@@ -260,21 +318,13 @@ bool Core::may_wake() const {
 }
 
 void Core::assign_all() {
-  for (;;) {
-    const uint32_t first = sched_.queues().first_empty();
-    if (first != sched::kNone && workers_[first].endpoint->asleep()) {
-      sched_.chill(first);
-      continue;
-    }
-    const auto assignment = sched_.next_assignment(may_wake());
-    if (!assignment) return;
-    dispatch(*assignment);
-  }
+  const auto asleep = [this](uint32_t worker) { return workers_[worker].endpoint->asleep(); };
+  while (const auto assignment = sched_.next_assignment(may_wake(), asleep)) dispatch(*assignment);
 }
 
 bool Core::spread() {
   if (sched_.queues().awake_count() == sched_.queues().open_count() &&
-      sched_.queues().first_empty() == sched::kNone) {
+      !sched_.queues().any_awake_empty()) {
     return false;
   }
   spreading_ = true;
@@ -354,7 +404,7 @@ void Core::take_back() {
       sched_.requeue(candidate->slot);
     } else {
       STRATA_MARK("engine: a task to take back has started");
-      sched_.take_back_failed(candidate->worker);
+      sched_.take_back_failed(*candidate);
     }
     assign_all();
   }
@@ -364,6 +414,11 @@ void Core::take_back() {
 
 std::string Core::task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const {
   const auto info = registry_.info(head.callable.index);
+  if (slot.member) {
+    const uint32_t index = static_cast<uint32_t>(&slot - &sched_.slot(0));
+    return fmt::format("task {} '{}', member {}", slot.run_task, info ? info->name : "?",
+                       sched_.member_number(index));
+  }
   return fmt::format("task {} '{}'", slot.run_task, info ? info->name : "?");
 }
 
@@ -390,6 +445,7 @@ void Core::account_terminal() {
 
 void Core::account(uint32_t index) {
   const sched::Scheduler::Slot& slot = sched_.slot(index);
+  if (slot.member) return;  // its group's own slot accounts for all
   RunRecord& run = *runs_[slot.run % runs_.size()];
   const TaskHead& head = head_of(index);
   switch (slot.outcome) {

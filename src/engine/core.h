@@ -37,13 +37,11 @@ class Core final : private EndpointSink {
   explicit Core(Options options);
 
   // --- Workers. `endpoint` lives as long as the Core.
-  uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint);
+  uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps caps = {});
   // Its process stands: it is greeted, callables are replayed to it, then it takes tasks.
   void start_worker(uint32_t worker, base::Instant now);
   // Its process is gone: what it had not started goes back, the rest is an endpoint failure.
   void lose_worker(uint32_t worker, const std::string& reason);
-  // It is a Worker itself: it takes inner registrations. Before start_worker.
-  void mark_nested(uint32_t worker) { workers_[worker].nested = refs_ = true; }
   WorkerState worker_state(uint32_t worker) const { return workers_[worker].state; }
   const std::string& loss_reason(uint32_t worker) const { return workers_[worker].loss; }
   uint64_t tasks_done(uint32_t worker) const { return workers_[worker].tasks_done; }
@@ -68,10 +66,11 @@ class Core final : private EndpointSink {
   Result<void> begin_imports(std::span<const ImportedArg> args, std::vector<uint32_t>* indices);
   void end_imports();
 
-  // --- Callables. One registration at a time: begin, then wait for its outcome.
-  // `only`: those workers alone, now and where they come later; empty: all that it is for.
+  // --- Callables. One registration at a time: begin, then wait for its outcome. On the listed
+  // workers, or where none is listed on all that can run its kind (of an inner one: on all that are
+  // Workers), later ones too.
   Result<void> begin_register(const registry::PreparePayload& payload, base::Instant now,
-                              std::span<const uint32_t> only = {});
+                              std::span<const uint32_t> listed = {});
   std::optional<Result<registry::EntryRef>> take_register_outcome();
   Result<void> unregister(registry::EntryRef entry, base::Instant now);
   const registry::Registry& registry() const { return registry_; }
@@ -84,9 +83,19 @@ class Core final : private EndpointSink {
   void cancel_all();
 
   enum class Submitted : uint8_t { kDone, kFull, kRefused };
+  using Job = engine::Job;
   // kFull: no room now; step and try again. kRefused: *error says why.
-  Submitted submit(RunRecord& run, registry::EntryRef callable, const TaskArgs& args,
-                   const CallConfig& config, TaskRef* out, std::optional<Error>* error);
+  Submitted submit(RunRecord& run, const Job& job, const TaskArgs& args, TaskRef* out,
+                   std::optional<Error>* error);
+  // One node of the graph whose members start together on distinct workers. `workers`: none, or
+  // one for each member (-1: any); where.worker means nothing.
+  Submitted submit_group(RunRecord& run, const Job& job, std::span<const TaskArgs> members,
+                         std::span<const int32_t> workers, TaskRef* out,
+                         std::optional<Error>* error);
+  // Each OUTPUT without storage gets some in the innermost scope; on an Error none has.
+  Result<void> give_storage(TaskArgs& args, std::vector<size_t>* given);
+  // What it gave, of a submit that was refused then.
+  void take_storage(TaskArgs& args, std::span<const size_t> given);
   // Why a submit that found no room will never find any, if that is so.
   std::optional<Error> stuck() const;
 
@@ -141,14 +150,8 @@ class Core final : private EndpointSink {
   // Something else has ended that a thread may wait for.
   void note() { notable_ = true; }
 
-  struct Kill {
-    uint32_t worker;
-    std::string reason;
-  };
-  struct Punch {  // pages to give back; then segment_punched
-    uint64_t heap_offset;
-    uint64_t bytes;
-  };
+  using Kill = engine::Kill;
+  using Punch = engine::Punch;
   bool has_wakes() const { return !wakes_.empty(); }
   bool has_chores() const { return !kills_.empty() || !punches_.empty(); }
   void take_wakes(std::vector<WorkerEndpoint*>* out) { out->swap(wakes_), wakes_.clear(); }
@@ -172,6 +175,15 @@ class Core final : private EndpointSink {
   uint32_t ahead_of(uint32_t worker) const;
   void dispatch(sched::Assignment assignment);
   void take_back();
+  void strand(uint32_t slot);
+  void stop_group(uint32_t slot);
+  bool find_target(const Job& job, sched::Target* out, std::optional<Error>* error);
+  bool check_worker(int32_t worker, const Job& job, std::optional<Error>* error) const;
+  bool check_members(const Job& job, size_t members, std::span<const int32_t> workers,
+                     const sched::Target& any, std::optional<Error>* error);
+  bool collect_members(const Job& job, std::span<const TaskArgs> members,
+                       std::vector<size_t>* payload_bytes, std::optional<Error>* error);
+  void write_payload(uint32_t slot, const Job& job, const TaskArgs& args, size_t first_placement);
   void unbar_workers();
   void account_terminal();
   void account(uint32_t slot);
@@ -189,17 +201,20 @@ class Core final : private EndpointSink {
   uint32_t add_cause(Error error);
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
+  std::string loss_of(Pool pool) const;
   const TaskHead& head_of(uint32_t slot);
   bool slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const;
+  // Appends to accesses_ and placements_.
   bool accesses_of(const TaskArgs& args, std::optional<Error>* error);
   Result<uint32_t> import_of(const ImportedArg& arg);
+  bool with_refs(const Job& job) const { return nested_ && job.where.pool == Pool::kNext; }
 
   Options options_;
   sched::Scheduler sched_;
   registry::Registry registry_;
   buffer::BufferTable buffers_;
   Imports imports_;
-  bool refs_ = false;  // tasks are told which memory their tensors are: there are nested workers
+  bool nested_ = false;  // the next level are Workers: their tasks are told which memory they get
   buffer::Arena arena_;
   SegmentSpace space_;
   std::vector<uint64_t> segment_offsets_;  // of the arena's segments in the heap
@@ -221,10 +236,14 @@ class Core final : private EndpointSink {
     std::vector<uint32_t> temporaries;
   };
   void end_innermost_scope();
+  void give_back_early(uint32_t index);
   std::vector<OpenScope> scopes_;  // of the run that is built; the first is the run's own
   uint64_t scope_ids_ = 0;
   std::vector<sched::Access> accesses_;       // of the task that is submitted
   std::vector<model::Placement> placements_;  // likewise
+  std::vector<uint32_t> member_of_;           // of each of accesses_, in a group
+  // The class of the workers of a pool that have a callable, where these are not all of them.
+  std::vector<std::array<KnownClass, sched::kPools>> known_classes_;  // by callable
   std::vector<buffer::BufferTable::Freed> freed_;
   std::vector<WorkerEndpoint*> wakes_;
   std::vector<Kill> kills_;

@@ -87,7 +87,9 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
       doubt(worker, text_of(bytes));
       return;
     }
-    if (const Result<size_t> added = registry_.on_worker_added(worker, entry.nested); !added) {
+    if (const Result<size_t> added = registry_.on_worker_added(
+            worker, static_cast<uint32_t>(entry.caps.pool), entry.caps.kinds, entry.caps.nested);
+        !added) {
       doubt(worker, added.error().message());
     }
     return;
@@ -139,21 +141,36 @@ base::Instant Core::next_deadline() const {
 }
 
 Result<void> Core::begin_register(const registry::PreparePayload& payload, base::Instant now,
-                                  std::span<const uint32_t> only) {
-  std::vector<uint32_t> ready;
-  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-    if (workers_[worker].state != WorkerState::kReady) continue;
-    if (payload.inner && !workers_[worker].nested) continue;
-    if (!only.empty() && std::find(only.begin(), only.end(), worker) == only.end()) continue;
-    ready.push_back(worker);
+                                  std::span<const uint32_t> listed) {
+  const CallableKind kind = model::kind_of(payload.descriptor);
+  const auto can_run = [&](uint32_t worker) {
+    if (payload.inner) return workers_[worker].caps.nested;
+    return (workers_[worker].caps.kinds >> static_cast<uint32_t>(kind) & 1) != 0;
+  };
+  std::vector<uint32_t> all, later;
+  for (const uint32_t worker : listed) {
+    const bool there = worker < workers_.size();
+    (there ? all : later).push_back(worker);
+    if (!there && workers_expected_) continue;
+    if (!there) {
+      return Error(
+          Code::kNotFound, Scope::kCall,
+          fmt::format("there is no worker {}; this Worker has {}", worker, workers_.size()),
+          options_.path);
+    }
+    if (can_run(worker)) continue;
+    return Error(Code::kUnsupported, Scope::kCall,
+                 fmt::format("callable '{}' is a {}, which {} cannot run", payload.name,
+                             name_of(kind), worker_name(worker)),
+                 options_.path);
   }
-  for (const uint32_t worker : only) {
-    if (worker >= workers_.size() || workers_[worker].state != WorkerState::kLost) continue;
-    return Error(Code::kEndpointFailed, Scope::kCall,
-                 fmt::format("worker {} was lost: {}", worker, workers_[worker].loss),
-                 worker_name(worker));
+  for (uint32_t worker = 0; worker < workers_.size() && listed.empty(); ++worker) {
+    if (workers_[worker].state == WorkerState::kReady && can_run(worker)) all.push_back(worker);
   }
-  STRATA_TRY(registry_.begin(payload, ready, only));
+  STRATA_TRY(registry_.begin(
+      payload, all,
+      listed.empty() ? registry::Registry::Reach::kEverywhere : registry::Registry::Reach::kListed,
+      later));
   pump_registry(now);
   return {};
 }

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/check.h"
+#include "base/fault.h"
 #include "base/mark.h"
 #include "engine/core.h"
 #include "graph/region.h"
@@ -58,7 +59,8 @@ void Core::collect_freed() {
   for (const buffer::BufferTable::Freed& freed : freed_) {
     sched_.tensor_map().drop_buffer(freed.index);
     sched_.poison().drop_buffer(freed.index);
-    if (!freed.import) arena_.free(freed.segment, freed.segment_offset);
+    if (freed.import || freed.segment == buffer::kNoSegment) continue;
+    arena_.free(freed.segment, freed.segment_offset);
   }
   if (arena_.has_droppable()) collect_droppable();
 }
@@ -91,8 +93,19 @@ void Core::end_scope(uint64_t scope) {
   }
 }
 
+// Only for the deliberate fault 19: storage goes although tasks still name it.
+void Core::give_back_early(uint32_t index) {
+  const buffer::BufferTable::Entry& entry = buffers_.at(index);
+  if (entry.references == 0) return;
+  arena_.free(entry.segment, entry.segment_offset);
+  buffers_.detach_place(index);
+}
+
 void Core::end_innermost_scope() {
-  for (const uint32_t index : scopes_.back().temporaries) buffers_.release_owner(index);
+  for (const uint32_t index : scopes_.back().temporaries) {
+    if (base::fault() == 19) give_back_early(index);
+    buffers_.release_owner(index);
+  }
   scopes_.pop_back();
   if (buffers_.has_freed()) collect_freed();
 }
@@ -102,6 +115,47 @@ Result<Core::NewBuffer> Core::create_temporary(uint64_t bytes) {
   STRATA_ASSIGN(const NewBuffer made, create_buffer(bytes));
   scopes_.back().temporaries.push_back(made.index);
   return made;
+}
+
+Result<void> Core::give_storage(TaskArgs& args, std::vector<size_t>* given) {
+  for (size_t i = 0; i < args.tensors().size(); ++i) {
+    const TensorArg& arg = args.tensors()[i];
+    if (arg.tag != TensorArgType::kOutput || !arg.tensor.wants_storage()) continue;
+    uint64_t bytes = size_of(arg.tensor.dtype);
+    bool overflows = false;
+    for (int d = 0; d < arg.tensor.rank; ++d) {
+      overflows = overflows || __builtin_mul_overflow(bytes, arg.tensor.shape[d], &bytes);
+    }
+    const Result<NewBuffer> made =
+        overflows ? Result<NewBuffer>(Error(Code::kInvalidArgument, Scope::kCall,
+                                            "the bytes of an OUTPUT without storage overflow"))
+                  : create_temporary(bytes);
+    if (!made) {
+      STRATA_MARK("engine: an OUTPUT finds no storage");
+      take_storage(args, *given);
+      given->clear();
+      return made.error();
+    }
+    Tensor tensor = arg.tensor;
+    tensor.uid = made->uid;
+    tensor.buffer_index = made->index;
+    args.set_tensor(i, tensor);
+    given->push_back(i);
+  }
+  return {};
+}
+
+// The scope has them no more; nothing else can name them.
+void Core::take_storage(TaskArgs& args, std::span<const size_t> given) {
+  for (const size_t i : given) {
+    Tensor tensor = args.tensors()[i].tensor;
+    std::erase(scopes_.back().temporaries, tensor.buffer_index);
+    buffers_.release_owner(tensor.buffer_index);
+    tensor.uid = {};
+    tensor.buffer_index = Tensor::kWithoutStorage;
+    args.set_tensor(i, tensor);
+  }
+  if (buffers_.has_freed()) collect_freed();
 }
 
 // ---------------------------------------------------------------- runs
@@ -142,7 +196,11 @@ void Core::cancel_run(RunRecord& run) {
     for (auto slot = queued.rbegin(); slot != queued.rend(); ++slot) {
       const uint64_t ticket = sched_.slot(*slot).ticket;
       if (workers_[worker].endpoint->revoke(ticket)) {
-        sched_.requeue(*slot);  // and so skipped: its run is cancelled
+        if (sched_.slot(*slot).member) {
+          sched_.finish(*slot, sched::Outcome::kSkipped, cause);
+        } else {
+          sched_.requeue(*slot);  // and so skipped: its run is cancelled
+        }
       } else {
         STRATA_MARK("engine: a cancelled task runs");
         workers_[worker].endpoint->cancel_through(ticket);
@@ -164,8 +222,6 @@ void Core::cancel_all() {
 // ---------------------------------------------------------------- submit
 
 bool Core::accesses_of(const TaskArgs& args, std::optional<Error>* error) {
-  accesses_.clear();
-  placements_.clear();
   for (const TensorArg& arg : args.tensors()) {
     const buffer::BufferTable::Entry* entry = buffers_.find(arg.tensor);
     if (entry == nullptr) [[unlikely]] {
@@ -193,45 +249,119 @@ bool Core::accesses_of(const TaskArgs& args, std::optional<Error>* error) {
   return true;
 }
 
-Core::Submitted Core::submit(RunRecord& run, registry::EntryRef callable, const TaskArgs& args,
-                             const CallConfig& config, TaskRef* out, std::optional<Error>* error) {
-  if (!registry_.usable_on_all(callable)) [[unlikely]] {
-    *error = registry_.why_unusable(callable);
-    return Submitted::kRefused;
+bool Core::check_worker(int32_t worker, const Job& job, std::optional<Error>* error) const {
+  const auto number = static_cast<uint32_t>(worker);
+  if (worker < 0 || number >= workers_.size() || workers_[number].caps.pool != job.where.pool) {
+    std::string ids;
+    for (uint32_t i = 0; i < workers_.size(); ++i) {
+      if (workers_[i].caps.pool == job.where.pool)
+        ids += fmt::format("{}{}", ids.empty() ? "" : ", ", i);
+    }
+    *error = Error(Code::kNotFound, Scope::kCall,
+                   fmt::format("there is no {} child {}; this Worker has {}",
+                               job.where.pool == Pool::kNext ? "next-level" : "SUB", worker,
+                               ids.empty() ? "none" : ids),
+                   options_.path);
+    return false;
   }
+  if (workers_[number].state == WorkerState::kLost) {
+    *error =
+        Error(Code::kNoWorker, Scope::kCall,
+              fmt::format("worker {} was lost: {}", worker_name(number), workers_[number].loss),
+              options_.path);
+    return false;
+  }
+  if (!registry_.usable(job.callable, number)) {
+    *error = registry_.why_unusable(job.callable, number);
+    return false;
+  }
+  return true;
+}
+
+// Eligible is who has the callable: a pool, the workers of a pool that it is registered on, or one.
+bool Core::find_target(const Job& job, sched::Target* out, std::optional<Error>* error) {
+  const auto pool = static_cast<uint32_t>(job.where.pool);
+  if (job.where.worker != -1) {
+    if (!check_worker(job.where.worker, job, error)) return false;
+    *out = {pool, static_cast<uint32_t>(job.where.worker)};
+    return true;
+  }
+  out->worker = sched::kNone;
+  out->cls = pool;
+  if (registry_.usable_on_all(job.callable, pool)) [[likely]]
+    return true;
+  if (!registry_.visible(job.callable)) {
+    *error = registry_.why_unusable(job.callable);
+    return false;
+  }
+  if (known_classes_.size() <= job.callable.index) known_classes_.resize(job.callable.index + 1);
+  KnownClass& known = known_classes_[job.callable.index][pool];
+  if (known.epoch != registry_.epoch() || known.stamp != sched_.class_stamp(known.cls)) {
+    const std::vector<uint32_t> workers = registry_.usable_workers(job.callable, pool);
+    if (workers.empty()) {
+      *error = registry_.why_unusable(job.callable);
+      return false;
+    }
+    const uint32_t cls = sched_.class_of(workers);
+    if (cls == sched::kNone) {
+      *error = Error(Code::kResourceExhausted, Scope::kCall,
+                     fmt::format("tasks in flight already name {} different sets of workers; wait "
+                                 "for some, or register callables on the same sets",
+                                 sched::WorkerQueues::kClassesMax - sched::kPools),
+                     options_.path);
+      return false;
+    }
+    known = {registry_.epoch(), sched_.class_stamp(cls), cls};
+  }
+  out->cls = known.cls;
+  return true;
+}
+
+void Core::write_payload(uint32_t index, const Job& job, const TaskArgs& args,
+                         size_t first_placement) {
+  std::byte* payload = sched_.payload(index).data();
+  TaskHead* head = new (payload) TaskHead;
+  head->callable = job.callable;
+  head->post.task = uint64_t{sched_.slot(index).generation} << 32 | index;
+  head->post.callable = job.callable.index;
+  head->post.flags = job.config.flags;
+  head->post.block_dim = job.config.block_dim;
+  head->post.deadline_ms = job.config.deadline_ms;
+  size_t next = first_placement;
+  model::encode_args(
+      args, [&](const Tensor&) { return placements_[next++]; }, payload + sizeof(TaskHead),
+      with_refs(job));
+}
+
+Core::Submitted Core::submit(RunRecord& run, const Job& job, const TaskArgs& args, TaskRef* out,
+                             std::optional<Error>* error) {
+  sched::Target target;
+  if (!find_target(job, &target, error)) [[unlikely]]
+    return Submitted::kRefused;
   if (Result<void> checked = model::check_args(args); !checked) [[unlikely]] {
     *error = std::move(checked).error();
     return Submitted::kRefused;
   }
+  accesses_.clear();
+  placements_.clear();
   if (!accesses_of(args, error)) return Submitted::kRefused;
-  const size_t args_bytes = model::encoded_bytes(args, refs_);
+  const size_t args_bytes = model::encoded_bytes(args, with_refs(job));
   if (!sched_.admits(accesses_, sizeof(TaskHead) + args_bytes)) {
     STRATA_MARK("engine: a submit finds no room");
     return Submitted::kFull;
   }
-  STRATA_CHECK(registry_.acquire(callable));
+  STRATA_CHECK(registry_.acquire(job.callable));
   for (const sched::Access& access : accesses_) buffers_.acquire(access.buffer);
   const uint64_t edges = sched_.edges_made();
   const uint64_t cover_edges = sched_.cover_edges_made();
-  const uint32_t index = sched_.submit(run.number, accesses_, sizeof(TaskHead) + args_bytes);
-  const sched::Scheduler::Slot& slot = sched_.slot(index);
-  std::byte* payload = sched_.payload(index).data();
-  TaskHead* head = new (payload) TaskHead;
-  head->callable = callable;
-  head->post.task = uint64_t{slot.generation} << 32 | index;
-  head->post.callable = callable.index;
-  head->post.flags = config.flags;
-  head->post.block_dim = config.block_dim;
-  head->post.deadline_ms = config.deadline_ms;
-  size_t next = 0;
-  model::encode_args(
-      args, [&](const Tensor&) { return placements_[next++]; }, payload + sizeof(TaskHead),
-      refs_);
+  const uint32_t index =
+      sched_.submit(run.number, accesses_, sizeof(TaskHead) + args_bytes, target);
+  write_payload(index, job, args, 0);
   run.dependencies += sched_.edges_made() - edges;
   run.cover_dependencies += sched_.cover_edges_made() - cover_edges;
   run.tasks.push_back(TaskState::kLive);
   ++run.progress.submitted;
-  *out = {run.id, slot.run_task};
+  *out = {run.id, sched_.slot(index).run_task};
   return Submitted::kDone;
 }
 

@@ -12,6 +12,8 @@
 #include "engine/inline_endpoint.h"
 #include "mailbox/child_loop.h"
 #include "registry/registry.h"
+#include "sched/types.h"
+#include "strata/task_args.h"
 #include "strata/tensor.h"
 #include "strata/worker_spec.h"
 
@@ -33,6 +35,47 @@ enum class Command : uint32_t {
 constexpr uint64_t heap_address_bytes(const Limits& limits) {
   return 2 * limits.heap_bytes;
 }
+
+// The two kinds of children of a Worker; of the second kind are chips or Workers.
+enum class Pool : uint32_t { kSub = 0, kNext = 1 };
+static_assert(sched::kPools == 2 && registry::kPools == 2);
+
+// What a worker is and can run: a bit for each CallableKind.
+struct WorkerCaps {
+  Pool pool = Pool::kSub;
+  uint32_t kinds = ~0u;
+  bool nested = false;  // a Worker itself: it takes inner registrations
+};
+
+// Where a task may go.
+struct Where {
+  Pool pool = Pool::kSub;
+  int32_t worker = -1;  // -1: any of the pool that can run it
+};
+
+// What is submitted, beside its arguments.
+struct Job {
+  registry::EntryRef callable;
+  Where where;
+  CallConfig config;
+};
+
+// Asked of the driver: a worker to end, and pages to give back (then segment_punched).
+struct Kill {
+  uint32_t worker;
+  std::string reason;
+};
+struct Punch {
+  uint64_t heap_offset;
+  uint64_t bytes;
+};
+
+// A class of workers, as long as neither the registry's epoch nor the class's stamp is another.
+struct KnownClass {
+  uint64_t epoch = 0;
+  uint64_t stamp = 0;
+  uint32_t cls = 0;
+};
 
 // What stands before the encoded arguments in a slot's payload.
 struct TaskHead {
@@ -63,7 +106,7 @@ enum class WorkerState : uint8_t { kAdded, kGreeted, kReplaying, kReady, kLost }
 struct WorkerEntry {
   std::unique_ptr<WorkerEndpoint> endpoint;
   InlineEndpoint* inline_endpoint = nullptr;
-  bool nested = false;  // a Worker itself
+  WorkerCaps caps;
   WorkerState state = WorkerState::kAdded;
   std::string loss;
   uint64_t tasks_done = 0;

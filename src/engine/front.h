@@ -41,6 +41,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,15 +74,16 @@ class Front {
   // --- Runs. Building is exclusive.
   Result<std::shared_ptr<RunRecord>> open_run();
   void seal_run(RunRecord& run, std::optional<Error> build_error);
-  Result<TaskRef> submit(RunRecord& run, registry::EntryRef callable, const TaskArgs& args,
-                         const CallConfig& config);
+  Result<TaskRef> submit(RunRecord& run, const Core::Job& job, const TaskArgs& args);
+  Result<TaskRef> submit_group(RunRecord& run, const Core::Job& job,
+                               std::span<const TaskArgs> members, std::span<const int32_t> workers);
   Result<void> wait_run(RunRecord& run, base::Instant deadline);
   Result<void> wait_task(RunRecord& run, TaskRef task);
   // The thread that calls is inside an orchestration function of this Worker.
   bool is_building() const { return builder_.load(std::memory_order_relaxed) == world_.self(); }
 
   Result<registry::EntryRef> register_callable(const registry::PreparePayload& payload,
-                                               std::span<const uint32_t> only = {});
+                                               std::span<const uint32_t> listed = {});
 
   // `poll(Core&)` runs under the token in every wait, at least that often. Before any wait.
   void poll_while_waiting(base::Duration every, std::function<void(Core&)> poll) {
@@ -95,6 +97,10 @@ class Front {
 
  private:
   enum class Lead : uint8_t { kNobody, kWaiter, kEngine };
+
+  // attempt(core, &out, &error), again and again until there is room.
+  template <class Attempt>
+  Result<TaskRef> submit_with_room(Attempt&& attempt);
 
   // With the token held; all release and take it again.
   void step(std::unique_lock<typename World::Mutex>& token, bool streaming = false);

@@ -271,19 +271,16 @@ void Front<World>::seal_run(RunRecord& run, std::optional<Error> build_error) {
 }
 
 template <class World>
-Result<TaskRef> Front<World>::submit(RunRecord& run, registry::EntryRef callable,
-                                     const TaskArgs& args, const CallConfig& config) {
+template <class Attempt>
+Result<TaskRef> Front<World>::submit_with_room(Attempt&& attempt) {
   TaskRef out;
   std::optional<Error> error;
-  const auto attempt = [&](Core& core) {
-    return core.submit(run, callable, args, config, &out, &error);
-  };
-  if (call(attempt) != Core::Submitted::kFull) {
+  if (call([&](Core& core) { return attempt(core, &out, &error); }) != Core::Submitted::kFull) {
     if (error) return *std::move(error);
     return out;
   }
   const auto submitted = [&](Core& core) {
-    if (attempt(core) != Core::Submitted::kFull) return true;
+    if (attempt(core, &out, &error) != Core::Submitted::kFull) return true;
     error = core.stuck();
     return error.has_value();
   };
@@ -291,6 +288,22 @@ Result<TaskRef> Front<World>::submit(RunRecord& run, registry::EntryRef callable
   if (error) return *std::move(error);
   call([](Core&) {});  // hands out what was just submitted
   return out;
+}
+
+template <class World>
+Result<TaskRef> Front<World>::submit(RunRecord& run, const Core::Job& job, const TaskArgs& args) {
+  return submit_with_room([&](Core& core, TaskRef* out, std::optional<Error>* error) {
+    return core.submit(run, job, args, out, error);
+  });
+}
+
+template <class World>
+Result<TaskRef> Front<World>::submit_group(RunRecord& run, const Core::Job& job,
+                                           std::span<const TaskArgs> members,
+                                           std::span<const int32_t> workers) {
+  return submit_with_room([&](Core& core, TaskRef* out, std::optional<Error>* error) {
+    return core.submit_group(run, job, members, workers, out, error);
+  });
 }
 
 template <class World>
@@ -341,7 +354,7 @@ Result<void> Front<World>::wait_task(RunRecord& run, TaskRef task) {
 
 template <class World>
 Result<registry::EntryRef> Front<World>::register_callable(const registry::PreparePayload& payload,
-                                                           std::span<const uint32_t> only) {
+                                                           std::span<const uint32_t> listed) {
   // One registration at a time; the clock of each runs in the core, not here.
   const model::Digest digest = model::digest_of(model::descriptor_bytes(payload.descriptor));
   wait("another registration", base::Instant::never(), [&](Core& core) {
@@ -350,7 +363,7 @@ Result<registry::EntryRef> Front<World>::register_callable(const registry::Prepa
   });
   std::optional<Result<registry::EntryRef>> outcome;
   const Result<void> begun =
-      call([&](Core& core) { return core.begin_register(payload, world_.now(), only); });
+      call([&](Core& core) { return core.begin_register(payload, world_.now(), listed); });
   if (begun.ok()) {
     wait("the answers to a registration", base::Instant::never(), [&](Core& core) {
       if (!outcome) outcome = core.take_register_outcome();

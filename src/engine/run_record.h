@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "strata/error.h"
@@ -27,7 +28,7 @@ struct RunRecord {
   bool done = false;        // built, every task terminal and accounted for
   bool error_seen = false;  // somebody was given the root error
   std::vector<TaskState> tasks;
-  std::map<uint32_t, std::vector<std::byte>> results;
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<std::byte>> results;  // task, member
   std::map<uint32_t, Error> errors;
 
   // The smallest submission number among the failures that no other caused; where there is none,

@@ -34,18 +34,22 @@ std::string_view name_of(Phase phase) {
 // ---- registration ---------------------------------------------------------------------------
 
 Result<uint64_t> Registry::begin(const PreparePayload& callable, std::span<const uint32_t> workers,
-                                 std::span<const uint32_t> only) {
+                                 Reach reach, std::span<const uint32_t> later) {
   if (open_ || outcome_) {
     return wrong_state("another registration of this Worker is open; they go one after another");
   }
   STRATA_ASSIGN(auto payload, encode_payload(callable));
-  STRATA_TRY(check_workers(workers));
-  for (uint32_t worker = 0; workers.empty() && worker < workers_.size(); ++worker) {
-    if (workers_[worker].state != WorkerState::kReady) continue;
-    if (callable.inner && !workers_[worker].takes_inner) continue;
-    if (!only.empty() && std::find(only.begin(), only.end(), worker) == only.end()) continue;
+  // A worker that should have it and is not named would make it unusable everywhere.
+  bool wanted = reach == Reach::kListed && later.empty();
+  for (const WorkerEntry& worker : workers_) {
+    if (reach == Reach::kListed) break;
+    wanted = wanted || (worker.state == WorkerState::kReady &&
+                        can_have(worker, model::kind_of(callable.descriptor), callable.inner));
+  }
+  if (workers.empty() && wanted) {
     return Error(Code::kInvalidArgument, Scope::kCall, "a registration names no worker");
   }
+  STRATA_TRY(check_workers(workers));
   const model::Digest digest = model::digest_of(model::descriptor_bytes(callable.descriptor));
   STRATA_ASSIGN(const uint32_t index, entry_for({digest, callable.inner}, workers));
 
@@ -57,16 +61,18 @@ Result<uint64_t> Registry::begin(const PreparePayload& callable, std::span<const
     entry.digest = digest;
     entry.kind = model::kind_of(callable.descriptor);
     entry.inner = callable.inner;
-    entry.only.assign(only.begin(), only.end());
-    std::sort(entry.only.begin(), entry.only.end());
     entry.name = callable.name;
     entry.payload = std::make_shared<const std::vector<std::byte>>(std::move(payload));
-  } else if (only.empty()) {
-    entry.only.clear();
-  } else if (!entry.only.empty()) {
-    entry.only.insert(entry.only.end(), only.begin(), only.end());
-    std::sort(entry.only.begin(), entry.only.end());
-    entry.only.erase(std::unique(entry.only.begin(), entry.only.end()), entry.only.end());
+    entry.everywhere = false;
+    entry.listed.clear();
+  }
+  if (reach == Reach::kEverywhere) entry.everywhere = true;
+  for (const auto& numbers : {workers, later}) {
+    if (reach == Reach::kEverywhere) break;
+    for (const uint32_t worker : numbers) {
+      const auto at = std::lower_bound(entry.listed.begin(), entry.listed.end(), worker);
+      if (at == entry.listed.end() || *at != worker) entry.listed.insert(at, worker);
+    }
   }
   const uint64_t id = ++last_transaction_;
   open_ = Open{id, index, Phase::kPrepare, 0, {}, std::nullopt};
@@ -196,7 +202,7 @@ void Registry::close_open(Result<EntryRef> outcome) {
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
     if (!workers_[worker].awaits_open) continue;
     workers_[worker].awaits_open = false;
-    if (committed && wanted(entries_[index], worker) &&
+    if (committed && belongs_to(entries_[index], worker) &&
         pair(entries_[index], worker) == Pair::kNone) {
       replay(index, worker);
     }
@@ -306,7 +312,8 @@ void Registry::on_undone(FlightIt it, const Reply& reply) {
 void Registry::maybe_free(uint32_t index) {
   Entry& entry = entries_[index];
   if (entry.state != State::kRemoving || entry.flights > 0 || entry.uncertain > 0) return;
-  STRATA_CHECK(entry.handles == 0 && entry.references == 0 && entry.ready_count == 0);
+  STRATA_CHECK(entry.handles == 0 && entry.references == 0);
+  for (const uint32_t count : entry.ready_count) STRATA_CHECK(count == 0);
   by_key_.erase({entry.digest, entry.inner});
   entry.state = State::kFree;
   entry.pairs.clear();
@@ -342,9 +349,11 @@ void Registry::set_pair(uint32_t index, uint32_t worker, Pair to) {
   if (from == to) return;
   if (worker >= entry.pairs.size()) entry.pairs.resize(worker + 1, Pair::kNone);
   entry.pairs[worker] = to;
+  ++epoch_;
   if (worker_ready(worker)) {
-    if (from == Pair::kCommitted) --entry.ready_count;
-    if (to == Pair::kCommitted) ++entry.ready_count;
+    uint32_t& count = entry.ready_count[workers_[worker].pool];
+    if (from == Pair::kCommitted) --count;
+    if (to == Pair::kCommitted) ++count;
   }
   if (from == Pair::kUncertain) --entry.uncertain;
   if (to == Pair::kUncertain) ++entry.uncertain;
@@ -397,13 +406,9 @@ bool Registry::on_reply(const Reply& reply) {
 
 // ---- workers --------------------------------------------------------------------------------
 
-// Whether a worker that comes gets the entry.
-bool Registry::wanted(const Entry& entry, uint32_t worker) const {
-  if (entry.inner && !workers_[worker].takes_inner) return false;
-  return entry.only.empty() || std::binary_search(entry.only.begin(), entry.only.end(), worker);
-}
-
-Result<size_t> Registry::on_worker_added(uint32_t worker, bool takes_inner) {
+Result<size_t> Registry::on_worker_added(uint32_t worker, uint32_t pool, uint32_t kinds,
+                                         bool takes_inner) {
+  STRATA_CHECK(pool < kPools);
   if (worker >= kWorkersMax) {
     return Error(Code::kInvalidArgument, Scope::kCall,
                  fmt::format("worker {}: numbers are below {}", worker, kWorkersMax));
@@ -412,12 +417,12 @@ Result<size_t> Registry::on_worker_added(uint32_t worker, bool takes_inner) {
   if (workers_[worker].state != WorkerState::kUnknown) {
     return wrong_state(fmt::format("worker {} is there already", worker));
   }
-  workers_[worker] = {WorkerState::kReplaying, 0, takes_inner, open_.has_value()};
+  workers_[worker] = {WorkerState::kReplaying, 0, pool, kinds, takes_inner, open_.has_value()};
   size_t count = 0;
   for (uint32_t index = 0; index < entries_.size(); ++index) {
     const State state = entries_[index].state;
     if (state != State::kVisible && state != State::kDraining) continue;
-    if (!wanted(entries_[index], worker)) continue;
+    if (!belongs_to(entries_[index], worker)) continue;
     replay(index, worker);
     ++count;
   }
@@ -432,6 +437,13 @@ std::vector<uint32_t> Registry::live_workers() const {
     if (state == WorkerState::kReplaying || state == WorkerState::kReady) out.push_back(worker);
   }
   return out;
+}
+
+bool Registry::belongs_to(const Entry& entry, uint32_t worker) const {
+  if (!entry.everywhere) {
+    return std::binary_search(entry.listed.begin(), entry.listed.end(), worker);
+  }
+  return can_have(workers_[worker], entry.kind, entry.inner);
 }
 
 void Registry::replay(uint32_t index, uint32_t worker) {
@@ -470,9 +482,10 @@ void Registry::check_ready(uint32_t number) {
   WorkerEntry& worker = workers_[number];
   if (worker.state != WorkerState::kReplaying || worker.replays > 0 || worker.awaits_open) return;
   worker.state = WorkerState::kReady;
-  ++ready_count_;
+  ++epoch_;
+  ++ready_count_[worker.pool];
   for (Entry& entry : entries_) {
-    if (pair(entry, number) == Pair::kCommitted) ++entry.ready_count;
+    if (pair(entry, number) == Pair::kCommitted) ++entry.ready_count[worker.pool];
   }
   ready_events_.push_back({number, std::nullopt});
 }
@@ -483,7 +496,8 @@ void Registry::on_worker_lost(uint32_t number) {
   std::erase_if(actions_, [&](const Action& action) { return action.worker == number; });
   std::erase_if(ready_events_, [&](const WorkerReady& event) { return event.worker == number; });
   for (uint32_t index = 0; index < entries_.size(); ++index) set_pair(index, number, Pair::kNone);
-  if (worker_ready(number)) --ready_count_;
+  if (worker_ready(number)) --ready_count_[workers_[number].pool];
+  ++epoch_;
   workers_[number] = {};
 
   bool in_open = false;
@@ -502,6 +516,15 @@ void Registry::on_worker_lost(uint32_t number) {
 }
 
 // ---- queries --------------------------------------------------------------------------------
+
+std::vector<uint32_t> Registry::usable_workers(EntryRef entry, uint32_t pool) const {
+  std::vector<uint32_t> out;
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+    if (workers_[worker].pool != pool || !worker_ready(worker) || !usable(entry, worker)) continue;
+    out.push_back(worker);
+  }
+  return out;
+}
 
 std::optional<Registry::Info> Registry::info(uint32_t index) const {
   if (index >= entries_.size() || entries_[index].state == State::kFree) return std::nullopt;

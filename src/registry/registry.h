@@ -11,6 +11,7 @@
 // it and says on_worker_lost; until then the transaction stays open.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,44 +24,10 @@
 
 #include "model/descriptor.h"
 #include "registry/payload.h"
+#include "registry/types.h"
 #include "strata/result.h"
 
 namespace strata::registry {
-
-inline constexpr uint32_t kWorkersMax = 65'536;  // worker numbers are below
-
-enum class Phase : uint8_t { kPrepare = 1, kCommit = 2, kAbort = 3, kUnregister = 4 };
-std::string_view name_of(Phase phase);
-
-// Names one registration of one callable. A reused index has a larger generation; 0 is none.
-struct EntryRef {
-  uint32_t index = 0;
-  uint32_t generation = 0;
-  friend bool operator==(const EntryRef&, const EntryRef&) = default;
-};
-
-struct Action {
-  uint32_t worker = 0;
-  Phase phase = Phase::kPrepare;
-  uint64_t transaction = 0;
-  EntryRef entry;
-  // Null unless PREPARE. Shared: one copy for the actions of all workers, until the last is sent.
-  std::shared_ptr<const std::vector<std::byte>> payload;
-};
-
-struct Reply {
-  uint32_t worker = 0;
-  uint64_t transaction = 0;
-  Phase phase = Phase::kPrepare;
-  std::optional<Code> failure;  // none: done
-  std::string text;
-};
-
-// How a worker's replay ended: it may be used now, or why not (the caller ends it).
-struct WorkerReady {
-  uint32_t worker = 0;
-  std::optional<Error> error;
-};
 
 class Registry {
  public:
@@ -74,11 +41,13 @@ class Registry {
   // is open or its outcome not taken, while the digest is being unregistered, or where the pair of
   // a listed worker and this digest is uncertain. Returns the transaction's id.
   // `workers`: live_workers(), unless it is for some of them alone; one that is still being
-  // replayed gets what was there when it came, and what names it. `only`: the entry is replayed to
-  // later workers of these numbers alone; empty: to all. One that is `inner` is a pair of its own
-  // with the digest, and only for workers that take such.
+  // replayed gets what was there when it came, and what names it.
+  // kEverywhere: later workers that can run its kind get it too; kListed: those alone that were
+  // ever listed for it, `later` among them, which are not there yet. One that is `inner` is an
+  // entry of its own beside that of its digest.
+  enum class Reach : uint8_t { kEverywhere, kListed };
   Result<uint64_t> begin(const PreparePayload& callable, std::span<const uint32_t> workers,
-                         std::span<const uint32_t> only = {});
+                         Reach reach = Reach::kEverywhere, std::span<const uint32_t> later = {});
   // Its end: visible now, or why not.
   std::optional<Result<EntryRef>> take_outcome() { return std::exchange(outcome_, std::nullopt); }
   bool open() const { return open_.has_value(); }
@@ -101,10 +70,13 @@ class Registry {
   // Forgets all about the worker, uncertain pairs too. Its number may be added again. The caller
   // drops the actions for it that it has taken and not sent.
   void on_worker_lost(uint32_t worker);
-  // A worker with nothing: all committed entries (tombstones with tasks too) are replayed to it
-  // by actions. It counts, in usable_on_all, from the moment that take_ready tells it. Returns how
-  // many are replayed; with 0 it is ready at once unless a transaction is open.
-  Result<size_t> on_worker_added(uint32_t worker, bool takes_inner = false);
+  // A worker with nothing, in one of the pools, that can run callables of `kinds` (a bit for each
+  // CallableKind): all committed entries that it should have (tombstones with tasks too) are
+  // replayed to it by actions. It counts, in usable_on_all, from the moment that take_ready tells
+  // it. Returns how many are replayed; with 0 it is ready at once unless a transaction is open.
+  // `takes_inner`: it has the inner entries that it should have too, of any kind.
+  Result<size_t> on_worker_added(uint32_t worker, uint32_t pool = 0, uint32_t kinds = ~0u,
+                                 bool takes_inner = false);
   std::vector<WorkerReady> take_ready() { return std::exchange(ready_events_, {}); }
   bool has_ready() const { return !ready_events_.empty(); }
   bool worker_ready(uint32_t worker) const {
@@ -132,10 +104,14 @@ class Registry {
   bool usable(EntryRef entry, uint32_t worker) const {
     return visible(entry) && pair(entries_[entry.index], worker) == Pair::kCommitted;
   }
-  // For every ready worker; true without any (tasks wait for the first).
-  bool usable_on_all(EntryRef entry) const {
-    return visible(entry) && entries_[entry.index].ready_count == ready_count_;
+  // For every ready worker of the pool; true without any (tasks wait for the first).
+  bool usable_on_all(EntryRef entry, uint32_t pool = 0) const {
+    return visible(entry) && entries_[entry.index].ready_count[pool] == ready_count_[pool];
   }
+  // The ready workers of the pool that it is usable on, in rising order.
+  std::vector<uint32_t> usable_workers(EntryRef entry, uint32_t pool) const;
+  // Changes whenever an answer of the two above may change.
+  uint64_t epoch() const { return epoch_; }
   // A task that holds a reference may be dispatched to this worker (tombstones count).
   bool present(uint32_t index, uint32_t worker) const {
     return index < entries_.size() && pair(entries_[index], worker) == Pair::kCommitted;
@@ -173,25 +149,29 @@ class Registry {
   enum class WorkerState : uint8_t { kUnknown, kReplaying, kReady, kFailed };
   enum class Purpose : uint8_t { kTransaction, kReplay, kRemoval };
 
+  using Key = std::pair<model::Digest, bool>;  // and whether it is an inner one
   struct Entry {
     State state = State::kFree;
     uint32_t generation = 0;
     uint32_t handles = 0;
     uint32_t references = 0;
-    uint32_t ready_count = 0;  // pairs that are committed on ready workers
+    std::array<uint32_t, kPools> ready_count{};  // pairs that are committed on ready workers
+    bool everywhere = false;
+    std::vector<uint32_t> listed;  // where it is not everywhere; rising
     uint32_t flights = 0;
     uint32_t uncertain = 0;   // pairs
     std::vector<Pair> pairs;  // by worker; kNone beyond its end
     model::Digest digest{};
     CallableKind kind{};
     bool inner = false;
-    std::vector<uint32_t> only;  // sorted; empty: all that it is for
     std::string name;
     std::shared_ptr<const std::vector<std::byte>> payload;
   };
   struct WorkerEntry {
     WorkerState state = WorkerState::kUnknown;
     uint32_t replays = 0;  // flights of its replay that are not committed yet
+    uint32_t pool = 0;
+    uint32_t kinds = 0;
     bool takes_inner = false;
     bool awaits_open = false;  // replaying while a transaction is open that does not name it
   };
@@ -212,13 +192,14 @@ class Registry {
     std::optional<Error> error;
   };
 
-  using Key = std::pair<model::Digest, bool>;  // digest, inner
-  bool wanted(const Entry& entry, uint32_t worker) const;
   static Pair pair(const Entry& entry, uint32_t worker) {
     return worker < entry.pairs.size() ? entry.pairs[worker] : Pair::kNone;
   }
   void set_pair(uint32_t index, uint32_t worker, Pair to);
   Result<void> check_workers(std::span<const uint32_t> workers) const;
+  static bool can_have(const WorkerEntry& worker, CallableKind kind, bool inner) {
+    return inner ? worker.takes_inner : (worker.kinds >> static_cast<uint32_t>(kind) & 1) != 0;
+  }
   Result<uint32_t> entry_for(const Key& key, std::span<const uint32_t> workers);
   uint32_t new_index();
   void emit(uint32_t worker, Phase phase, uint64_t transaction, uint32_t index);
@@ -232,6 +213,7 @@ class Registry {
   void close_open(Result<EntryRef> outcome);
   void on_transaction_reply(FlightIt it, const Reply& reply);
   void lose_in_open(FlightIt it);
+  bool belongs_to(const Entry& entry, uint32_t worker) const;
   void replay(uint32_t index, uint32_t worker);
   void on_replay_reply(FlightIt it, const Reply& reply);
   void check_ready(uint32_t worker);
@@ -242,7 +224,8 @@ class Registry {
 
   uint32_t callables_max_;
   uint32_t used_ = 0;
-  uint32_t ready_count_ = 0;  // workers
+  std::array<uint32_t, kPools> ready_count_{};  // workers
+  uint64_t epoch_ = 1;
   uint64_t last_transaction_ = 0;
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_;

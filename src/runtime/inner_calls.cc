@@ -1,6 +1,8 @@
 // The functions of the C table `strata_orchestrator`.
 #include <fmt/format.h>
 
+#include <span>
+
 #include "base/result.h"
 #include "model/descriptor.h"
 #include "os/build_id.h"
@@ -30,16 +32,8 @@ std::string hashid_of(const model::Descriptor& descriptor) {
   return model::hashid_of(model::digest_of(model::descriptor_bytes(descriptor)));
 }
 
-}  // namespace
-
-int32_t InnerWorker::failed(const Error& error) {
-  last_error_ = error.where().empty() ? error.message()
-                                      : fmt::format("at {}: {}", error.where(), error.message());
-  return static_cast<int32_t>(error.code());
-}
-
-// The arguments as the rest of Strata takes them, until the next call.
-Result<TaskArgs*> InnerWorker::unpack(const strata_task_args* raw) {
+// The arguments as the rest of Strata takes them.
+Result<void> unpack(const strata_task_args* raw, TaskArgs* out) {
   if (raw->size < sizeof(strata_task_args)) {
     return refuse(Code::kAbiMismatch, fmt::format("arguments of {} bytes, at least {}", raw->size,
                                                   sizeof(strata_task_args)));
@@ -53,7 +47,7 @@ Result<TaskArgs*> InnerWorker::unpack(const strata_task_args* raw) {
                     TaskArgs::kTensorsMax, TaskArgs::kScalarsMax, TaskArgs::kInlineBytesMax,
                     raw->tensor_count, raw->scalar_count, raw->inline_nbytes));
   }
-  unpacked_.clear();
+  out->clear();
   for (uint32_t i = 0; i < raw->tensor_count; ++i) {
     const strata_task_tensor& t = raw->tensors[i];
     Tensor tensor;
@@ -66,14 +60,22 @@ Result<TaskArgs*> InnerWorker::unpack(const strata_task_args* raw) {
       tensor.shape[d] = t.shape[d];
       tensor.stride[d] = t.stride[d];
     }
-    unpacked_.add_tensor(tensor, static_cast<TensorArgType>(t.tag),
+    out->add_tensor(tensor, static_cast<TensorArgType>(t.tag),
                          static_cast<Transfer>(t.transfer));
   }
-  for (uint32_t i = 0; i < raw->scalar_count; ++i) unpacked_.add_scalar(raw->scalars[i]);
+  for (uint32_t i = 0; i < raw->scalar_count; ++i) out->add_scalar(raw->scalars[i]);
   if (raw->inline_nbytes > 0) {
-    unpacked_.set_inline({static_cast<const std::byte*>(raw->inline_bytes), raw->inline_nbytes});
+    out->set_inline({static_cast<const std::byte*>(raw->inline_bytes), raw->inline_nbytes});
   }
-  return &unpacked_;
+  return {};
+}
+
+}  // namespace
+
+int32_t InnerWorker::failed(const Error& error) {
+  last_error_ = error.where().empty() ? error.message()
+                                      : fmt::format("at {}: {}", error.where(), error.message());
+  return static_cast<int32_t>(error.code());
 }
 
 struct InnerWorker::Calls {
@@ -85,33 +87,57 @@ struct InnerWorker::Calls {
     return 0;
   }
 
-  static int32_t submit_sub(void* context, const strata_inner_handle* callable,
-                            const strata_task_args* args, const strata_task_config* config,
-                            strata_task_ref* out) {
+  static int32_t submit(void* context, const strata_inner_handle* callable, engine::Where where,
+                        const strata_task_args* args, const strata_task_config* config,
+                        strata_task_ref* out) {
     InnerWorker& inner = self(context);
-    const Result<TaskArgs*> unpacked = inner.unpack(args);
-    if (!unpacked) return inner.failed(unpacked.error());
-    return told(inner, inner.core_.submit_sub(handle_of(callable), **unpacked, config_of(config)),
+    inner.unpacked_.resize(1);
+    if (const Result<void> taken = unpack(args, &inner.unpacked_[0]); !taken) {
+      return inner.failed(taken.error());
+    }
+    return told(
+        inner,
+        inner.core_.submit(handle_of(callable), where, inner.unpacked_[0], config_of(config)), out);
+  }
+  static int32_t submit_group(void* context, const strata_inner_handle* callable, engine::Pool pool,
+                              std::span<const strata_task_args> members,
+                              std::span<const int32_t> workers, const strata_task_config* config,
+                              strata_task_ref* out) {
+    InnerWorker& inner = self(context);
+    inner.unpacked_.resize(members.size());
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (const Result<void> taken = unpack(&members[i], &inner.unpacked_[i]); !taken) {
+        return inner.failed(taken.error());
+      }
+    }
+    return told(inner,
+                inner.core_.submit_group(handle_of(callable), pool, inner.unpacked_, workers,
+                                         config_of(config)),
                 out);
   }
 
+  static int32_t submit_sub(void* context, const strata_inner_handle* callable,
+                            const strata_task_args* args, const strata_task_config* config,
+                            strata_task_ref* out) {
+    return submit(context, callable, {engine::Pool::kSub, -1}, args, config, out);
+  }
   static int32_t submit_next_level(void* context, const strata_inner_handle* callable,
                                    const strata_task_args* args, const strata_task_config* config,
-                                   int32_t, strata_task_ref* out) {
-    return submit_sub(context, callable, args, config, out);
+                                   int32_t worker, strata_task_ref* out) {
+    return submit(context, callable, {engine::Pool::kNext, worker}, args, config, out);
   }
-
-  static int32_t submit_sub_group(void* context, const strata_inner_handle*,
-                                  const strata_task_args*, uint32_t, const strata_task_config*,
-                                  strata_task_ref*) {
-    return self(context).failed(refuse(Code::kUnsupported, "groups"));
+  static int32_t submit_sub_group(void* context, const strata_inner_handle* callable,
+                                  const strata_task_args* members, uint32_t member_count,
+                                  const strata_task_config* config, strata_task_ref* out) {
+    return submit_group(context, callable, engine::Pool::kSub, {members, member_count}, {}, config,
+                        out);
   }
-
-  static int32_t submit_next_level_group(void* context, const strata_inner_handle*,
-                                         const strata_task_args*, uint32_t,
-                                         const strata_task_config*, const int32_t*, uint32_t,
-                                         strata_task_ref*) {
-    return self(context).failed(refuse(Code::kUnsupported, "groups"));
+  static int32_t submit_next_level_group(void* context, const strata_inner_handle* callable,
+                                         const strata_task_args* members, uint32_t member_count,
+                                         const strata_task_config* config, const int32_t* workers,
+                                         uint32_t worker_count, strata_task_ref* out) {
+    return submit_group(context, callable, engine::Pool::kNext, {members, member_count},
+                        {workers, worker_count}, config, out);
   }
 
   static int32_t begin_scope(void* context, uint64_t* scope) {

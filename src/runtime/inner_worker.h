@@ -60,7 +60,6 @@ class InnerWorker {
   Result<void> begin(strata_call* call, const model::ArgsDecoder& args, Cancelled cancelled);
   int32_t failed(const Error& error);
   Result<strata_inner_handle> find(const std::string& hashid) const;
-  Result<TaskArgs*> unpack(const strata_task_args* raw);
 
   WorkerCore& core_;
   strata_orchestrator table_{};
@@ -71,7 +70,7 @@ class InnerWorker {
   std::vector<engine::ImportedArg> imports_;
   std::vector<uint32_t> indices_;
   std::vector<strata_tensor_ref> refs_;
-  TaskArgs unpacked_;
+  std::vector<TaskArgs> unpacked_;  // of the submit that is made
   std::string last_error_;
 };
 

@@ -101,16 +101,52 @@ RunStats RunHandle::stats() const {
 void RunHandle::cancel() {
   if (impl_) impl_->core->cancel_run(*impl_->run);
 }
-Result<std::vector<std::byte>> RunHandle::result(TaskRef task) const {
+Result<std::vector<std::byte>> RunHandle::result(TaskRef task, uint32_t member) const {
   if (!impl_) return empty_handle();
-  return impl_->core->result(*impl_->run, task);
+  return impl_->core->result(*impl_->run, task, member);
 }
 
 // ---------------------------------------------------------------- Orchestrator
 
 Result<TaskRef> Orchestrator::submit_sub(const CallableHandle& callable, const TaskArgs& args,
                                          const CallConfig& config) {
-  return core_.submit_sub(callable, args, config);
+  return core_.submit(callable, {engine::Pool::kSub, -1}, args, config);
+}
+Result<TaskRef> Orchestrator::submit_next_level(const CallableHandle& callable,
+                                                const TaskArgs& args, const CallConfig& config,
+                                                int worker) {
+  return core_.submit(callable, {engine::Pool::kNext, worker}, args, config);
+}
+Result<TaskRef> Orchestrator::submit_next_level_group(const CallableHandle& callable,
+                                                      std::span<const TaskArgs> members,
+                                                      const CallConfig& config,
+                                                      std::span<const int> workers) {
+  return core_.submit_group(callable, engine::Pool::kNext, members, workers, config);
+}
+Result<TaskRef> Orchestrator::submit_sub_group(const CallableHandle& callable,
+                                               std::span<const TaskArgs> members,
+                                               const CallConfig& config) {
+  return core_.submit_group(callable, engine::Pool::kSub, members, {}, config);
+}
+
+Result<TaskRef> Orchestrator::submit_sub(const CallableHandle& callable, TaskArgs& args,
+                                         const CallConfig& config) {
+  return core_.submit_storing(callable, {engine::Pool::kSub, -1}, args, config);
+}
+Result<TaskRef> Orchestrator::submit_next_level(const CallableHandle& callable, TaskArgs& args,
+                                                const CallConfig& config, int worker) {
+  return core_.submit_storing(callable, {engine::Pool::kNext, worker}, args, config);
+}
+Result<TaskRef> Orchestrator::submit_next_level_group(const CallableHandle& callable,
+                                                      std::vector<TaskArgs>& members,
+                                                      const CallConfig& config,
+                                                      std::span<const int> workers) {
+  return core_.submit_group_storing(callable, engine::Pool::kNext, members, workers, config);
+}
+Result<TaskRef> Orchestrator::submit_sub_group(const CallableHandle& callable,
+                                               std::vector<TaskArgs>& members,
+                                               const CallConfig& config) {
+  return core_.submit_group_storing(callable, engine::Pool::kSub, members, {}, config);
 }
 Orchestrator::Scope::~Scope() {
   if (core_ != nullptr) core_->end_scope(id_);
@@ -145,8 +181,9 @@ Result<Buffer> Worker::create_buffer(size_t nbytes) {
   STRATA_ASSIGN(const engine::Core::NewBuffer made, core_->create_buffer(nbytes));
   return Buffer(std::make_unique<Buffer::Impl>(Buffer::Impl{core_, made}));
 }
-Result<CallableHandle> Worker::register_callable(const Callable& callable) {
-  return core_->register_callable(callable);
+Result<CallableHandle> Worker::register_callable(const Callable& callable,
+                                                 const std::vector<int>& workers) {
+  return core_->register_callable(callable, workers);
 }
 Result<void> Worker::unregister_callable(const CallableHandle& handle) {
   return core_->unregister_callable(handle);

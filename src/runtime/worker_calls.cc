@@ -1,6 +1,7 @@
 // The half of WorkerCore that a running Worker's users call: buffers, callables, runs.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -16,6 +17,13 @@ namespace {
 
 Error refuse(Code code, std::string text) {
   return Error(code, Scope::kCall, std::move(text));
+}
+
+bool wants_storage(const TaskArgs& args) {
+  for (const TensorArg& arg : args.tensors()) {
+    if (arg.tag == TensorArgType::kOutput && arg.tensor.wants_storage()) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -77,12 +85,23 @@ Result<registry::PreparePayload> WorkerCore::payload_of(const Callable& callable
   return payload;
 }
 
-Result<CallableHandle> WorkerCore::register_callable(const Callable& callable) {
+Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
+                                                     const std::vector<int>& workers) {
   if (life_ == Life::kClosed || life_ == Life::kClosing) {
     return refuse(Code::kWrongState, "register_callable of a closed Worker");
   }
   STRATA_ASSIGN(const registry::PreparePayload payload, payload_of(callable));
-  STRATA_ASSIGN(const registry::EntryRef entry, front_->register_callable(payload));
+  std::vector<uint32_t> listed;
+  for (const int worker : workers) {
+    const int count = static_cast<int>(worker_count()) + spec_.sub_workers;
+    if (worker < 0 || worker >= count) {
+      return refuse(Code::kNotFound,
+                    fmt::format("register_callable on worker {}: {} has the workers 0 to {}",
+                                worker, path_, count - 1));
+    }
+    listed.push_back(static_cast<uint32_t>(worker));
+  }
+  STRATA_ASSIGN(const registry::EntryRef entry, front_->register_callable(payload, listed));
   return CallableHandle{
       model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
       model::kind_of(payload.descriptor),
@@ -131,14 +150,66 @@ Result<std::shared_ptr<engine::RunRecord>> WorkerCore::submit(void* build, Build
   return run;
 }
 
-Result<TaskRef> WorkerCore::submit_sub(const CallableHandle& callable, const TaskArgs& args,
-                                       const CallConfig& config) {
+Result<void> WorkerCore::must_build(const CallableHandle& handle) const {
   if (!front_->is_building()) [[unlikely]] {
     return refuse(Code::kWrongState,
                   "an Orchestrator is used outside its orchestration function or thread");
   }
-  STRATA_TRY(must_own(callable));
-  return front_->submit(*building_, {callable.index, callable.generation}, args, config);
+  return must_own(handle);
+}
+
+Result<TaskRef> WorkerCore::submit(const CallableHandle& callable, engine::Where where,
+                                   const TaskArgs& args, const CallConfig& config) {
+  STRATA_TRY(must_build(callable));
+  return front_->submit(*building_, {{callable.index, callable.generation}, where, config}, args);
+}
+
+Result<TaskRef> WorkerCore::submit_group(const CallableHandle& callable, engine::Pool pool,
+                                         std::span<const TaskArgs> members,
+                                         std::span<const int> workers, const CallConfig& config) {
+  STRATA_TRY(must_build(callable));
+  return front_->submit_group(
+      *building_, {{callable.index, callable.generation}, {pool, -1}, config}, members, workers);
+}
+
+template <class Submit>
+Result<TaskRef> WorkerCore::with_storage(std::span<TaskArgs> members, Submit&& submit) {
+  std::vector<std::vector<size_t>> given(members.size());
+  const auto take_back = [&] {
+    front_->call([&](engine::Core& core) {
+      for (size_t i = 0; i < members.size(); ++i) core.take_storage(members[i], given[i]);
+    });
+  };
+  for (size_t i = 0; i < members.size(); ++i) {
+    const Result<void> got =
+        front_->call([&](engine::Core& core) { return core.give_storage(members[i], &given[i]); });
+    if (got) continue;
+    take_back();
+    return got.error();
+  }
+  Result<TaskRef> out = submit();
+  if (!out) take_back();
+  return out;
+}
+
+Result<TaskRef> WorkerCore::submit_storing(const CallableHandle& callable, engine::Where where,
+                                           TaskArgs& args, const CallConfig& config) {
+  if (!wants_storage(args)) [[likely]]
+    return submit(callable, where, args, config);
+  STRATA_TRY(must_build(callable));
+  STRATA_TRY(model::check_args(args));
+  return with_storage({&args, 1}, [&] { return submit(callable, where, args, config); });
+}
+
+Result<TaskRef> WorkerCore::submit_group_storing(const CallableHandle& callable, engine::Pool pool,
+                                                 std::vector<TaskArgs>& members,
+                                                 std::span<const int> workers,
+                                                 const CallConfig& config) {
+  const auto go = [&] { return submit_group(callable, pool, members, workers, config); };
+  if (std::none_of(members.begin(), members.end(), wants_storage)) return go();
+  STRATA_TRY(must_build(callable));
+  for (const TaskArgs& args : members) STRATA_TRY(model::check_args(args));
+  return with_storage(members, go);
 }
 
 Result<uint64_t> WorkerCore::begin_scope() {
@@ -217,7 +288,8 @@ void WorkerCore::cancel_run(engine::RunRecord& run) {
   front_->call([&](engine::Core& core) { core.cancel_run(run); });
 }
 
-Result<std::vector<std::byte>> WorkerCore::result(const engine::RunRecord& run, TaskRef task) {
+Result<std::vector<std::byte>> WorkerCore::result(const engine::RunRecord& run, TaskRef task,
+                                                  uint32_t member) {
   return front_->look([&](const engine::Core&) -> Result<std::vector<std::byte>> {
     if (task.run != run.id || task.task >= run.tasks.size()) {
       return refuse(Code::kNotFound, fmt::format("run {} has no task {}", run.id, task.task));
@@ -228,7 +300,7 @@ Result<std::vector<std::byte>> WorkerCore::result(const engine::RunRecord& run, 
         return refuse(Code::kWrongState,
                       fmt::format("task {} is not done: wait for its run first", index));
       case engine::TaskState::kOk: {
-        const auto found = run.results.find(index);
+        const auto found = run.results.find({index, member});
         if (found == run.results.end()) return std::vector<std::byte>{};
         return found->second;
       }

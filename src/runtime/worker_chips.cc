@@ -52,17 +52,6 @@ Result<ChipCallable> ChipCallable::from_file(const std::string& path, std::strin
 
 // ---------------------------------------------------------------- start
 
-engine::WorkerCaps WorkerCore::caps_of(uint32_t worker) const {
-  const auto bit = [](CallableKind kind) { return 1u << static_cast<uint32_t>(kind); };
-  if (worker < chip_count()) {
-    return {engine::Pool::kNext, bit(CallableKind::kChipCallable),
-            engine::kCanCopy | engine::kCanMap};
-  }
-  const uint32_t native = bit(CallableKind::kNativeImport) | bit(CallableKind::kLocalFunction);
-  return {worker < next_count() ? engine::Pool::kNext : engine::Pool::kSub, native,
-          engine::kInPlace};
-}
-
 Result<void> WorkerCore::make_chip_notes() {
   for (uint32_t i = 0; i < chip_count(); ++i) {
     STRATA_ASSIGN(os::SharedRegion note,

@@ -146,7 +146,6 @@ Result<void> WorkerCore::add_endpoints(uint32_t count) {
         std::make_unique<Endpoint>(mailbox::PlainMemory{}, mailboxes_.back().data(), FutexWaker{});
     front_->call([&](engine::Core& core) {
       STRATA_CHECK(core.add_worker(std::move(endpoint), caps_of(i)) == i);
-      if (i < worker_count()) core.mark_nested(i);
     });
   }
   return {};

@@ -50,7 +50,8 @@ class WorkerCore {
   Result<ChipUsage> chip_usage(int chip) const;
   std::byte* heap() const { return heap_.data(); }
 
-  Result<CallableHandle> register_callable(const Callable& callable);
+  Result<CallableHandle> register_callable(const Callable& callable,
+                                           const std::vector<int>& workers);
   Result<void> unregister_callable(const CallableHandle& handle);
   Result<InnerReceipt> register_inner(const Callable& callable, const std::vector<int>& workers);
   Result<void> unregister_inner(const InnerReceipt& receipt);
@@ -73,8 +74,17 @@ class WorkerCore {
 
   using Build = Result<void> (*)(void* build, Orchestrator& orch);
   Result<std::shared_ptr<engine::RunRecord>> submit(void* build, Build call);
-  Result<TaskRef> submit_sub(const CallableHandle& callable, const TaskArgs& args,
-                             const CallConfig& config);
+  Result<TaskRef> submit(const CallableHandle& callable, engine::Where where, const TaskArgs& args,
+                         const CallConfig& config);
+  Result<TaskRef> submit_group(const CallableHandle& callable, engine::Pool pool,
+                               std::span<const TaskArgs> members, std::span<const int> workers,
+                               const CallConfig& config);
+  // The same, where an OUTPUT without storage gets some.
+  Result<TaskRef> submit_storing(const CallableHandle& callable, engine::Where where,
+                                 TaskArgs& args, const CallConfig& config);
+  Result<TaskRef> submit_group_storing(const CallableHandle& callable, engine::Pool pool,
+                                       std::vector<TaskArgs>& members, std::span<const int> workers,
+                                       const CallConfig& config);
   Result<uint64_t> begin_scope();
   void end_scope(uint64_t scope);
   Result<Tensor> temporary(DType dtype, std::span<const uint64_t> shape);
@@ -85,7 +95,8 @@ class WorkerCore {
   // The last handle of a run went. Its error is logged where nobody has seen it: now, or, where the
   // run is not done, with the next submit or close that finds it done.
   void drop_run(std::shared_ptr<engine::RunRecord> run);
-  Result<std::vector<std::byte>> result(const engine::RunRecord& run, TaskRef task);
+  Result<std::vector<std::byte>> result(const engine::RunRecord& run, TaskRef task,
+                                        uint32_t member);
   template <class Fn>
   auto look(Fn&& fn) {
     return front_->look(std::forward<Fn>(fn));
@@ -110,6 +121,7 @@ class WorkerCore {
   std::vector<Worker::Child> children(uint32_t begin, uint32_t end);
   std::vector<model::MappedSegment> segments() const;
   int permits_below() const;
+  engine::WorkerCaps caps_of(uint32_t worker) const;
   void heed_cancel();
   Result<void> start_inline();
   Result<void> add_inline_workers();
@@ -125,7 +137,6 @@ class WorkerCore {
   Result<void> add_endpoints(uint32_t count);
   Result<void> wait_ready();
   Result<void> end_children();
-  engine::WorkerCaps caps_of(uint32_t worker) const;
   Result<registry::PreparePayload> payload_of(const Callable& callable) const;
   Result<registry::PreparePayload> chip_payload(const ChipCallable& chip) const;
   // Registers it, with its blob in the heap where it is a chip callable.
@@ -135,6 +146,10 @@ class WorkerCore {
   void keep_blob(registry::EntryRef entry, uint32_t buffer);
   Result<void> must_run(const char* what);
   Result<void> must_own(const CallableHandle& handle) const;
+  Result<void> must_build(const CallableHandle& handle) const;
+  // Submits while all members have storage; takes back what it gave where that is refused.
+  template <class Submit>
+  Result<TaskRef> with_storage(std::span<TaskArgs> members, Submit&& submit);
   void finish_close();
   void log_unseen_errors();
 
@@ -194,7 +209,6 @@ void WorkerCore::add_inline(Exec& executor, engine::WorkerCaps caps) {
     const uint32_t worker = core.add_worker(
         std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control}),
         caps);
-    if (worker < worker_count()) core.mark_nested(worker);
     core.start_worker(worker, os::monotonic_now());
   });
 }

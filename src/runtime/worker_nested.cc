@@ -52,6 +52,18 @@ int WorkerCore::permits_below() const {
   return place_.permits / static_cast<int>(worker_count() + 1);
 }
 
+// Workers come first, the helper processes after them.
+engine::WorkerCaps WorkerCore::caps_of(uint32_t worker) const {
+  constexpr uint32_t kPlain = 1u << static_cast<uint32_t>(CallableKind::kNativeImport) |
+                              1u << static_cast<uint32_t>(CallableKind::kLocalFunction);
+  if (worker < chip_count()) {
+    return {engine::Pool::kNext, 1u << static_cast<uint32_t>(CallableKind::kChipCallable), false,
+            engine::kCanCopy | engine::kCanMap};
+  }
+  const bool nested = worker < worker_count();
+  return {nested ? engine::Pool::kNext : engine::Pool::kSub, kPlain, nested};
+}
+
 runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {
   runtime::ChildSpec out;
   out.path = fmt::format("{}/{}", path_, worker);

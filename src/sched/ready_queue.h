@@ -32,11 +32,15 @@ class ReadyQueue {
     }
   }
 
+  // Of the next one to pop.
+  uint64_t front_order() const {
+    STRATA_DCHECK(!empty());
+    return from_heap() ? late_.front().order : ring_[head_ & mask_].order;
+  }
+
   Entry pop() {
     STRATA_DCHECK(!empty());
-    const bool from_heap =
-        !late_.empty() && (head_ == tail_ || late_.front().order < ring_[head_ & mask_].order);
-    if (!from_heap) return ring_[head_++ & mask_];
+    if (!from_heap()) return ring_[head_++ & mask_];
     std::pop_heap(late_.begin(), late_.end(), older_last);
     const Entry entry = late_.back();
     late_.pop_back();
@@ -46,8 +50,12 @@ class ReadyQueue {
  private:
   static bool older_last(const Entry& a, const Entry& b) { return a.order > b.order; }
 
+  bool from_heap() const {
+    return !late_.empty() && (head_ == tail_ || late_.front().order < ring_[head_ & mask_].order);
+  }
+
   void grow() {
-    std::vector<Entry> larger(ring_.empty() ? 256 : 2 * ring_.size());
+    std::vector<Entry> larger(ring_.empty() ? 16 : 2 * ring_.size());
     for (uint64_t i = head_; i != tail_; ++i) larger[i - head_] = ring_[i & mask_];
     tail_ -= head_;
     head_ = 0;

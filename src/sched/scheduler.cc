@@ -38,7 +38,7 @@ Scheduler::Scheduler(const Options& options)
 uint32_t Scheduler::open_run() {
   STRATA_CHECK(can_open_run());
   Run& run = run_of(next_run_);
-  STRATA_CHECK(run.live == 0 && run.ready.empty());
+  STRATA_CHECK(run.live == 0 && run.ready == 0);
   run.submitted = 0;
   run.cancelled = false;
   run.sealed = false;
@@ -65,7 +65,7 @@ void Scheduler::cancel_run(uint32_t run_number, uint32_t cause) {
   Run& run = run_of(run_number);
   run.cancelled = true;
   run.cancel_cause = cause;
-  while (!run.ready.empty()) settle(run.ready.pop().slot, Outcome::kSkipped, cause);
+  drop_ready(run, cause);
 }
 
 bool Scheduler::admits(std::span<const Access> accesses, size_t payload_bytes) {
@@ -73,17 +73,14 @@ bool Scheduler::admits(std::span<const Access> accesses, size_t payload_bytes) {
          bodies_.can_allocate(body_bytes(accesses.size(), payload_bytes));
 }
 
-uint32_t Scheduler::submit(uint32_t run_number, std::span<const Access> accesses,
-                           size_t payload_bytes) {
-  STRATA_DCHECK(admits(accesses, payload_bytes));
-  Run& run = run_of(run_number);
+uint32_t Scheduler::take_slot(uint32_t run_number, uint64_t order, std::span<const Access> accesses,
+                              size_t payload_bytes) {
   const uint32_t index = free_slots_.back();
   free_slots_.pop_back();
   if (!free_slots_.empty()) __builtin_prefetch(&slots_[free_slots_.back()], 1);
   Slot& slot = slots_[index];
-  slot.order = ++order_;
+  slot.order = order;
   slot.run = run_number;
-  slot.run_task = run.submitted++;
   slot.state = SlotState::kWaiting;
   slot.outcome = Outcome::kOk;
   slot.cause = 0;
@@ -93,7 +90,13 @@ uint32_t Scheduler::submit(uint32_t run_number, std::span<const Access> accesses
   slot.payload_bytes = static_cast<uint32_t>(payload_bytes);
   slot.body = bodies_.allocate(body_bytes(accesses.size(), payload_bytes));
   STRATA_CHECK(slot.body.data != nullptr);
-  Access* stored = reinterpret_cast<Access*>(slot.body.data);
+  ++run_of(run_number).live;
+  ++live_;
+  return index;
+}
+
+void Scheduler::add_accesses(uint32_t index, std::span<const Access> accesses) {
+  Access* stored = reinterpret_cast<Access*>(slots_[index].body.data);
   for (size_t i = 0; i < accesses.size(); ++i) {
     const Access& access = *new (stored + i) Access(accesses[i]);
     if (!access.reads && !access.writes) continue;
@@ -102,8 +105,20 @@ uint32_t Scheduler::submit(uint32_t run_number, std::span<const Access> accesses
                  [&](uint32_t producer, bool by_cover) { add_edge(producer, index, by_cover); });
     STRATA_CHECK(added.ok());  // admits() has reserved it
   }
-  ++run.live;
-  ++live_;
+}
+
+uint32_t Scheduler::submit(uint32_t run_number, std::span<const Access> accesses,
+                           size_t payload_bytes, Target target) {
+  STRATA_DCHECK(admits(accesses, payload_bytes));
+  const uint32_t index = take_slot(run_number, ++order_, accesses, payload_bytes);
+  Slot& slot = slots_[index];
+  slot.run_task = run_of(run_number).submitted++;
+  slot.cls = static_cast<uint8_t>(target.cls);
+  slot.directed = target.worker;
+  slot.member = false;
+  slot.group = kNone;
+  if (target.cls >= kPools) ++class_users_[target.cls];
+  add_accesses(index, accesses);
   if (slot.pending == 0) make_ready(index);
   return index;
 }
@@ -149,22 +164,36 @@ std::optional<uint32_t> Scheduler::reason_to_skip(const Slot& slot) {
 }
 
 void Scheduler::make_ready(uint32_t index) {
-  Slot& slot = slots_[index];
-  if (const auto cause = reason_to_skip(slot)) {
+  if (const auto cause = reason_to_skip(slots_[index])) {
     settle(index, Outcome::kSkipped, *cause);
     return;
   }
-  slot.state = SlotState::kReady;
-  run_of(slot.run).ready.push({slot.order, index});
+  push_ready(index);
 }
 
-std::optional<Assignment> Scheduler::next_assignment(bool wake) {
-  if (first_run_ == next_run_) return std::nullopt;
-  Run& run = run_of(first_run_);
-  if (run.ready.empty()) return std::nullopt;
-  const uint32_t worker = queues_.pick(wake);
-  if (worker == kNone) return std::nullopt;
-  return Assignment{run.ready.pop().slot, worker};
+void Scheduler::push_ready(uint32_t index) {
+  Slot& slot = slots_[index];
+  Run& run = run_of(slot.run);
+  slot.state = SlotState::kReady;
+  ++run.ready;
+  const ReadyQueue::Entry entry{slot.order, index};
+  if (slot.group != kNone) {
+    run.groups.push(entry);
+  } else if (slot.directed == kNone) {
+    run.shared[slot.cls].push(entry);
+    run.shared_classes |= uint64_t{1} << slot.cls;
+  } else {
+    if (run.directed.size() <= slot.directed) {
+      run.directed.resize(queues_.size());
+      run.is_active.resize(queues_.size());
+    }
+    run.directed[slot.directed].push(entry);
+    if (queues_.is_closed(slot.directed)) {
+      run.stranded.push_back(slot.directed);
+    } else {
+      activate(slot.directed);
+    }
+  }
 }
 
 void Scheduler::assigned(Assignment assignment, uint64_t ticket) {
@@ -180,28 +209,23 @@ void Scheduler::assigned(Assignment assignment, uint64_t ticket) {
 void Scheduler::refused(Assignment assignment) {
   queues_.bar(assignment.worker);
   const Slot& slot = slots_[assignment.slot];
-  run_of(slot.run).ready.push({slot.order, assignment.slot});
-}
-
-bool Scheduler::has_ready() const {
-  return first_run_ != next_run_ && !run_of(first_run_).ready.empty();
-}
-
-std::optional<Assignment> Scheduler::next_take_back(bool wake) const {
-  Assignment out;
-  if (has_ready() || !queues_.take_back_candidate(&out, wake)) return std::nullopt;
-  return out;
+  if (slot.member) {
+    run_of(slot.run).launching.push_back(assignment);
+  } else {
+    push_ready(assignment.slot);
+  }
 }
 
 void Scheduler::leave_queue(uint32_t index) {
   const Slot& slot = slots_[index];
   queues_.remove(slot.worker, index);
   if (slot.first_edge != kNone) queues_.drop_awaited(slot.worker);
+  activate(slot.worker);
 }
 
 void Scheduler::requeue(uint32_t index) {
   Slot& slot = slots_[index];
-  STRATA_CHECK(slot.state == SlotState::kQueued);
+  STRATA_CHECK(slot.state == SlotState::kQueued && !slot.member);
   leave_queue(index);
   slot.worker = kNone;
   make_ready(index);
@@ -209,13 +233,18 @@ void Scheduler::requeue(uint32_t index) {
 
 void Scheduler::finish(uint32_t index, Outcome outcome, uint32_t cause) {
   Slot& slot = slots_[index];
+  if (slot.member) {
+    member_ended(index, outcome, cause);
+    return;
+  }
   STRATA_CHECK(slot.state == SlotState::kQueued);
   leave_queue(index);
   settle(index, outcome, cause);
 }
 
-void Scheduler::skip_ready(uint32_t cause) {
-  while (has_ready()) settle(run_of(first_run_).ready.pop().slot, Outcome::kSkipped, cause);
+void Scheduler::skip(uint32_t index, uint32_t cause) {
+  STRATA_CHECK(slots_[index].state == SlotState::kReady);
+  settle(index, Outcome::kSkipped, cause);
 }
 
 // Terminal, with all that follows from it. Not recursive: a long chain of skips is a loop.
@@ -228,8 +257,7 @@ void Scheduler::settle(uint32_t index, Outcome outcome, uint32_t cause) {
     if (const auto reason = reason_to_skip(slot)) {
       settle_one(next, Outcome::kSkipped, *reason);
     } else {
-      slot.state = SlotState::kReady;
-      run_of(slot.run).ready.push({slot.order, next});
+      push_ready(next);
     }
   }
 }
@@ -253,6 +281,7 @@ void Scheduler::settle_one(uint32_t index, Outcome outcome, uint32_t cause) {
     edge = taken.next;
   }
   slot.first_edge = kNone;
+  if (slot.group != kNone) skip_members(index);
   terminal_.push_back(index);
 }
 
@@ -285,6 +314,8 @@ void Scheduler::release_terminal() {
     STRATA_DCHECK(slot.state == SlotState::kTerminal);
     if (base::fault() == 1) forget_poison(slot);
     bodies_.free(slot.body);
+    if (slot.cls >= kPools) --class_users_[slot.cls];
+    if (slot.group != kNone && !slot.member) free_group(slot.group);
     slot.body = {};
     slot.state = SlotState::kFree;
     slot.worker = kNone;

@@ -1,11 +1,14 @@
-// Scheduler: from accesses to an order of execution. It knows slots, edges, runs and queues; it
-// knows no callable, no endpoint and no clock. The caller locks, carries out the assignments and
-// reports what became of them.
+// Scheduler: from accesses to an order of execution. It knows slots, edges, runs, queues and
+// groups; it knows no callable, no endpoint and no clock. The caller locks, carries out the
+// assignments and reports what became of them.
 //
-//   while (auto a = scheduler.next_assignment()) { ...give it to the worker...; assigned(...) }
+//   while (auto a = scheduler.next_assignment(...)) { ...give it to the worker...; assigned(...) }
 //   while (auto t = scheduler.next_take_back()) { ...revoke it...; requeue or take_back_failed }
 //   for (uint32_t slot : scheduler.terminal()) { ...account... }
 //   scheduler.release_terminal();
+//
+// A group is one node of the graph: a slot that holds the accesses and is never queued, and a slot
+// for each member, which has none. Its members go to distinct workers, all at once.
 #pragma once
 
 #include <array>
@@ -18,7 +21,9 @@
 #include "base/block_pool.h"
 #include "graph/poison.h"
 #include "graph/tensor_map.h"
-#include "sched/ready_queue.h"
+#include "sched/group.h"
+#include "sched/run_queues.h"
+#include "sched/slot.h"
 #include "sched/types.h"
 #include "sched/worker_queues.h"
 
@@ -36,23 +41,7 @@ class Scheduler {
     size_t body_bytes_max = size_t{512} << 20;  // accesses and arguments of all live tasks
   };
 
-  struct Slot {
-    uint64_t order = 0;   // submission number at this Worker, from 1
-    uint64_t ticket = 0;  // the endpoint's name for it, while kQueued
-    uint32_t generation = 0;
-    uint32_t run = 0;
-    uint32_t run_task = 0;  // number within the run
-    uint32_t worker = kNone;
-    uint32_t cause = 0;  // why, for outcomes other than kOk
-    SlotState state = SlotState::kFree;
-    Outcome outcome = Outcome::kOk;
-    uint32_t pending = 0;  // producers that are not terminal
-    uint32_t first_edge = kNone;
-    uint64_t counted_by = 0;  // order of the last task that counted this one as a producer
-    uint32_t access_count = 0;
-    uint32_t payload_bytes = 0;
-    base::BlockPool::Block body;  // the accesses, then the caller's payload
-  };
+  using Slot = sched::Slot;
 
   explicit Scheduler(const Options& options);
 
@@ -68,34 +57,80 @@ class Scheduler {
   // Room for one more task; else wait until some are released.
   bool admits(std::span<const Access> accesses, size_t payload_bytes);
   // Needs admits(). `payload` of the slot is the caller's until release().
-  uint32_t submit(uint32_t run, std::span<const Access> accesses, size_t payload_bytes);
+  uint32_t submit(uint32_t run, std::span<const Access> accesses, size_t payload_bytes,
+                  Target target = {});
+
+  struct GroupShape {
+    std::span<const Access> accesses;  // of all members
+    size_t payload_bytes;              // of the group's own slot
+    std::span<const size_t> member_payload_bytes;
+    std::span<const uint32_t> workers;  // kNone: any of the class; no worker twice
+    uint32_t cls = 0;
+  };
+  // False for ever where the members are more than slots.
+  bool could_admit_group(size_t members) const { return members < options_.slots; }
+  bool admits_group(const GroupShape& shape);
+  // The group's own slot. payload(member_slot(group, i)) is the payload of member i.
+  uint32_t submit_group(uint32_t run, const GroupShape& shape);
+  uint32_t member_slot(uint32_t slot, size_t member) const {
+    return groups_[slots_[slot].group].members[member];
+  }
+  std::span<const uint32_t> members(uint32_t slot) const {
+    return groups_[slots_[slot].group].members;
+  }
+  // The first failure of a member, so far.
+  uint32_t group_cause(uint32_t slot) const { return groups_[slots_[slot].group].cause; }
+  // Which member a slot is, of those of its group.
+  uint32_t member_number(uint32_t slot) const;
+
   std::span<std::byte> payload(uint32_t slot);
   std::span<const Access> accesses(uint32_t slot) const;
 
   // --- Workers.
-  uint32_t add_worker() { return queues_.add(); }
-  void open_worker(uint32_t worker) { queues_.open(worker); }
+  uint32_t add_worker(uint32_t pool = 0) { return queues_.add(pool); }
+  void open_worker(uint32_t worker);
   // It takes nothing any more; the caller then requeues or finishes each of its slots.
-  void close_worker(uint32_t worker) { queues_.close(worker); }
+  void close_worker(uint32_t worker);
+  // A class of these workers, made or found; classes that no live task names may be dropped for
+  // it. kNone where all are in use.
+  uint32_t class_of(std::span<const uint32_t> workers);
+  std::span<const uint32_t> class_workers(uint32_t cls) const { return class_workers_[cls]; }
+  // Another one whenever the class is made anew.
+  uint64_t class_stamp(uint32_t cls) const { return class_stamps_[cls]; }
   const WorkerQueues& queues() const { return queues_; }
 
   // --- Actions, and what became of them.
-  // `wake`: a sleeping worker may take it.
-  std::optional<Assignment> next_assignment(bool wake = true);
+  // `wake`: a sleeping worker may take a task that others may take. `asleep(worker)`: a look.
+  template <class Asleep>
+  std::optional<Assignment> next_assignment(bool wake, Asleep&& asleep);
+  std::optional<Assignment> next_assignment(bool wake = true) {
+    return next_assignment(wake, [](uint32_t) { return false; });
+  }
   void assigned(Assignment assignment, uint64_t ticket);
   // The worker had no room for it: it is ready again, and the worker gets none until one ends.
   void refused(Assignment assignment);
-  void unbar(uint32_t worker) { queues_.unbar(worker); }
-  std::optional<Assignment> next_take_back(bool wake = true) const;
+  void unbar(uint32_t worker) {
+    queues_.unbar(worker);
+    activate(worker);
+  }
+  std::optional<Assignment> next_take_back(bool wake = true);
   void chill(uint32_t worker) { queues_.chill(worker); }
-  // Revoked at its worker, or its worker was lost before it started: ready again.
+  // Revoked at its worker, or its worker was lost before it started: ready again. Not of a member.
   void requeue(uint32_t slot);
-  void take_back_failed(uint32_t worker) { queues_.note_all_started(worker); }
-  // A queued slot has ended.
+  void take_back_failed(Assignment candidate) {
+    queues_.note_spent(candidate.worker, slots_[candidate.slot].cls);
+  }
+  // A queued slot has ended, or will never start (kSkipped).
   void finish(uint32_t slot, Outcome outcome, uint32_t cause);
-  // All that is ready is skipped with `cause`: no worker is left.
-  void skip_ready(uint32_t cause);
-  bool has_ready() const;
+  // A ready task or group that none of the workers it may take is left for. `expected`: open
+  // workers may come, so only tasks for closed ones count. The caller skips it, or fails the group.
+  std::optional<uint32_t> next_stranded(bool expected);
+  void skip(uint32_t slot, uint32_t cause);
+  bool has_ready() const { return first_run_ != next_run_ && run_of(first_run_).ready > 0; }
+
+  // A group of which a member has failed: its members that are queued and may not have started are
+  // to be revoked. At most once for each.
+  std::optional<uint32_t> take_failed_group();
 
   // --- What is terminal and not yet released, in the order in which it became so.
   const std::vector<uint32_t>& terminal() const { return terminal_; }
@@ -114,27 +149,45 @@ class Scheduler {
     uint32_t successor;
     uint32_t next;
   };
-  struct Run {
-    ReadyQueue ready;
-    uint32_t live = 0;
-    uint32_t submitted = 0;
-    uint32_t cancel_cause = 0;
-    bool cancelled = false;
-    bool sealed = false;
-  };
+  using Run = RunQueues;
 
   Run& run_of(uint32_t run) { return runs_[run % kRunsMax]; }
   const Run& run_of(uint32_t run) const { return runs_[run % kRunsMax]; }
+  uint32_t take_slot(uint32_t run_number, uint64_t order, std::span<const Access> accesses,
+                     size_t payload_bytes);
+  void add_accesses(uint32_t index, std::span<const Access> accesses);
   void add_edge(uint32_t producer, uint32_t consumer, bool by_cover);
   // Why the task may not run although its producers are terminal.
   std::optional<uint32_t> reason_to_skip(const Slot& slot);
   void leave_queue(uint32_t slot);
   void make_ready(uint32_t slot);
+  void push_ready(uint32_t slot);
+  uint32_t pop_shared(Run& run, uint32_t cls);
   void settle(uint32_t slot, Outcome outcome, uint32_t cause);
   void settle_one(uint32_t slot, Outcome outcome, uint32_t cause);
+  void member_ended(uint32_t slot, Outcome outcome, uint32_t cause);
   void mark_written(const Slot& slot);
   void forget_poison(const Slot& slot);
   void advance_runs();
+  // The worker may have room for directed tasks again.
+  void activate(uint32_t worker);
+  template <class Asleep>
+  std::optional<Assignment> place_single(Run& run, uint64_t before, bool wake, Asleep&& asleep);
+  template <class Asleep>
+  uint32_t pick(uint32_t cls, bool wake, Asleep&& asleep);
+  std::optional<Assignment> place_directed(Run& run, uint64_t before, bool wake);
+  std::optional<Assignment> next_launch(Run& run);
+  // The order of the group that comes next, or none's: larger than all.
+  uint64_t head_group_order(Run& run);
+  bool reserve(Group& group);
+  void unhold(uint32_t worker);
+  void launch_head(Run& run);
+  void give_back(Group& group);
+  bool feasible(const Group& group, bool expected) const;
+  void drop_ready(Run& run, uint32_t cause);
+  void forget_launch(Run& run, uint32_t slot);
+  void free_group(uint32_t index);
+  void skip_members(uint32_t slot);
 
   Options options_;
   std::vector<Slot> slots_;
@@ -146,6 +199,14 @@ class Scheduler {
   graph::TensorMap map_;
   graph::PoisonMap poison_;
   WorkerQueues queues_;
+  std::vector<Group> groups_;
+  std::vector<uint32_t> free_groups_;
+  std::vector<uint32_t> failed_groups_;
+  std::array<uint32_t, WorkerQueues::kClassesMax> class_users_{};  // live slots of each class
+  std::array<std::vector<uint32_t>, WorkerQueues::kClassesMax> class_workers_;  // of made ones
+  std::array<uint64_t, WorkerQueues::kClassesMax> class_stamps_{};
+  uint64_t stamps_ = 0;
+  uint64_t membership_ = 1;  // counts openings and closings of workers
   std::array<Run, kRunsMax> runs_;
   uint32_t first_run_ = 0;  // the one that executes; run numbers count up
   uint32_t next_run_ = 0;
@@ -158,3 +219,5 @@ class Scheduler {
 };
 
 }  // namespace strata::sched
+
+#include "sched/scheduler_inl.h"

@@ -20,6 +20,16 @@ enum class Outcome : uint8_t {
 // no dependency.
 using Access = graph::TensorMap::Access;
 
+// Workers that may take the same tasks, as the caller sees them: two pools, which every worker is
+// in one of, and classes of some of a pool's workers.
+inline constexpr uint32_t kPools = 2;
+
+// Who may take a task: any worker of a class, or one alone.
+struct Target {
+  uint32_t cls = 0;
+  uint32_t worker = kNone;
+};
+
 // A slot goes to the queue of a worker.
 struct Assignment {
   uint32_t slot;

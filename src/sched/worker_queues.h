@@ -1,67 +1,105 @@
-// WorkerQueues: what is queued at each worker, and which worker takes the next task. The workers of
-// one length of queue form a list, so that every operation is O(1) in the number of workers.
+// WorkerQueues: what is queued at each worker, and which worker of a class takes the next task. A
+// *class* is a set of workers that may take the same tasks; a worker is in any number of classes.
+// In each class the workers of one length of queue form a list, so that every operation is O(1) in
+// the number of workers (and O(classes of the worker)).
 //
 // An empty worker that is awake is always preferred, the one that became empty last first. To wake
 // a sleeping (*cold*) one costs more than a short task, so the caller says when that may be; else
-// the shortest queue takes the task.
+// the shortest queue takes the task. A *held* worker is in no list: a group has it to itself.
 #pragma once
 
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/check.h"
+#include "sched/class_lists.h"
 #include "sched/types.h"
 
 namespace strata::sched {
 
 class WorkerQueues {
  public:
-  static constexpr uint32_t kDepthMax = 63;
+  static constexpr uint32_t kDepthMax = ClassLists::kLists - 1;
+  static constexpr uint32_t kClassesMax = 64;
 
-  explicit WorkerQueues(uint32_t depth) : depth_(depth) {
+  explicit WorkerQueues(uint32_t depth) : depth_(depth), classes_(kPools) {
     STRATA_CHECK(depth >= 1 && depth < kDepthMax);
-    static_assert(kCold < 64);
-    heads_.fill(kNone);
-    tails_.fill(kNone);
   }
 
-  // A new worker; takes nothing before open().
-  uint32_t add() {
+  // A new worker of a pool; takes nothing before open().
+  uint32_t add(uint32_t pool = 0) {
+    STRATA_CHECK(pool < kPools);
+    const auto worker = static_cast<uint32_t>(workers_.size());
     workers_.emplace_back();
-    return static_cast<uint32_t>(workers_.size() - 1);
+    join(worker, pool);
+    return worker;
   }
   void open(uint32_t worker) {
-    STRATA_CHECK(!workers_[worker].open);
-    workers_[worker].open = true;
+    Worker& w = workers_[worker];
+    STRATA_CHECK(!w.open);
+    w.open = true;
+    w.closed = false;
     ++open_;
+    for_each_class(w, [&](Class& c) { ++c.open; });
     link(worker);
   }
   // Takes nothing any more. What it holds stays until it is removed entry by entry.
   void close(uint32_t worker) {
-    if (!workers_[worker].open) return;
+    Worker& w = workers_[worker];
+    w.closed = true;
+    if (!w.open) return;
     unlink(worker);
     warm(worker);
-    workers_[worker].open = false;
+    w.open = false;
     --open_;
+    for_each_class(w, [&](Class& c) { --c.open; });
   }
   bool is_open(uint32_t worker) const { return workers_[worker].open; }
+  bool is_closed(uint32_t worker) const { return workers_[worker].closed; }
   uint32_t open_count() const { return open_; }
+  uint32_t open_count(uint32_t cls) const { return classes_[cls].open; }
   uint32_t size() const { return static_cast<uint32_t>(workers_.size()); }
   uint32_t length(uint32_t worker) const { return workers_[worker].length; }
 
+  // A class of these workers; classes 0 to kPools - 1 are the pools. kNone where all are in use.
+  uint32_t make_class(std::span<const uint32_t> workers);
+  void drop_class(uint32_t cls);
+  bool is_in(uint32_t worker, uint32_t cls) const {
+    return (workers_[worker].classes >> cls & 1) != 0;
+  }
+  uint64_t classes_of(uint32_t worker) const { return workers_[worker].classes; }
+
   // Who takes the next task; kNone where all queues are full (or all that are not are cold, and
   // `wake` is false).
-  uint32_t pick(bool wake = true) const {
-    if ((occupied_ & 1) != 0) return heads_[0];
-    if (wake && heads_[kCold] != kNone) return heads_[kCold];
-    const uint64_t lengths = occupied_ & ((uint64_t{1} << depth_) - 1);
-    return lengths == 0 ? kNone : heads_[std::countr_zero(lengths)];
+  uint32_t pick(bool wake = true, uint32_t cls = 0) const {
+    const Class& c = classes_[cls];
+    if ((c.occupied & 1) != 0) return c.heads[0];
+    if (wake && c.heads[kCold] != kNone) return c.heads[kCold];
+    const uint64_t lengths = c.occupied & ((uint64_t{1} << depth_) - 1);
+    return lengths == 0 ? kNone : c.heads[std::countr_zero(lengths)];
+  }
+  // May take one more: what pick() would say of it alone.
+  bool has_room(uint32_t worker) const {
+    return listed(workers_[worker]) && workers_[worker].length < depth_;
   }
 
   // The empty worker that is thought awake and would be picked; kNone where there is none.
-  uint32_t first_empty() const { return heads_[0]; }
+  uint32_t first_empty(uint32_t cls = 0) const { return classes_[cls].heads[0]; }
+  // An empty one, awake or not.
+  uint32_t any_empty(uint32_t cls) const {
+    const Class& c = classes_[cls];
+    return c.heads[0] != kNone ? c.heads[0] : c.heads[kCold];
+  }
+  // The shortest queue, however long.
+  uint32_t shortest(uint32_t cls) const {
+    const uint64_t lengths = classes_[cls].occupied & ~(uint64_t{1} << kCold);
+    if (lengths == 0) return classes_[cls].heads[kCold];
+    return classes_[cls].heads[std::countr_zero(lengths)];
+  }
+  bool any_awake_empty() const;
   // An empty worker was found asleep. It is cold until it is given a task.
   void chill(uint32_t worker) {
     Worker& w = workers_[worker];
@@ -79,32 +117,12 @@ class WorkerQueues {
     unlink(worker);
     warm(worker);
     w.slots[(w.first + w.length++) % kDepthMax] = slot;
-    w.all_started = false;
+    clear_spent(worker);
     link(worker);
   }
 
   // Removes a slot wherever it stands: at the front when it completes, at the back when revoked.
-  void remove(uint32_t worker, uint32_t slot) {
-    Worker& w = workers_[worker];
-    STRATA_CHECK(w.length > 0);
-    unlink(worker);
-    if (w.slots[w.first] == slot) {
-      w.first = (w.first + 1) % kDepthMax;
-    } else {
-      uint32_t at = w.length - 1;
-      while (w.slots[(w.first + at) % kDepthMax] != slot) {
-        STRATA_CHECK(at > 0);
-        --at;
-      }
-      for (; at + 1 < w.length; ++at) {
-        w.slots[(w.first + at) % kDepthMax] = w.slots[(w.first + at + 1) % kDepthMax];
-      }
-    }
-    --w.length;
-    w.barred = false;
-    if (w.length == 0) w.all_started = false;  // else it would stand behind the other empty ones
-    link(worker);
-  }
+  void remove(uint32_t worker, uint32_t slot);
 
   // Entries of the worker whose end other tasks wait for.
   uint32_t awaited(uint32_t worker) const { return workers_[worker].awaited; }
@@ -122,29 +140,34 @@ class WorkerQueues {
     workers_[worker].barred = false;
     link(worker);
   }
+  bool is_barred(uint32_t worker) const { return workers_[worker].barred; }
 
-  // The youngest entry of the longest queue, where some worker is empty and another has two or more
-  // of which not all are known to have started. `wake`: a cold worker counts as empty.
-  bool take_back_candidate(Assignment* out, bool wake = true) const {
-    if ((occupied_ & 1) == 0 && !(wake && heads_[kCold] != kNone)) return false;
-    uint64_t lengths = occupied_ & ~uint64_t{3} & ~(uint64_t{1} << kCold);
-    while (lengths != 0) {
-      const int length = 63 - std::countl_zero(lengths);
-      const uint32_t worker = heads_[length];
-      const Worker& w = workers_[worker];
-      if (!w.all_started) {
-        *out = {w.slots[(w.first + w.length - 1) % kDepthMax], worker};
-        return true;
-      }
-      lengths &= ~(uint64_t{1} << length);
-    }
-    return false;
-  }
-  // The youngest entry has started, so all have.
-  void note_all_started(uint32_t worker) {
+  // In no list until release(): a group has it.
+  void hold(uint32_t worker) {
     unlink(worker);
-    workers_[worker].all_started = true;
+    warm(worker);
+    workers_[worker].held = true;
+  }
+  void release(uint32_t worker) {
+    if (!workers_[worker].held) return;
+    workers_[worker].held = false;
     link(worker);
+  }
+  bool is_held(uint32_t worker) const { return workers_[worker].held; }
+
+  // The youngest entry that `takes(slot)` allows of the longest queue of the class, where some
+  // worker of it is empty and another has two or more of which not all are known to have started.
+  // `wake`: a cold worker counts as empty.
+  template <class Takes>
+  bool take_back_candidate(Assignment* out, bool wake, uint32_t cls, Takes&& takes);
+  bool take_back_candidate(Assignment* out, bool wake = true) {
+    return take_back_candidate(out, wake, 0, [](uint32_t) { return true; });
+  }
+  // Nothing of the worker can be taken back for the class until it is given something new.
+  void note_spent(uint32_t worker, uint32_t cls = 0) {
+    if (listed(workers_[worker])) unlink_in(worker, cls);
+    classes_[cls].links[worker].spent = true;
+    if (listed(workers_[worker])) link_in(worker, cls);
   }
 
   template <class Fn>
@@ -159,59 +182,70 @@ class WorkerQueues {
     uint32_t first = 0;
     uint32_t length = 0;
     uint32_t awaited = 0;
-    uint32_t next = kNone;
-    uint32_t previous = kNone;
+    uint64_t classes = 0;  // a bit for each
     bool open = false;
-    bool barred = false;       // in no list: its ring is full
-    bool all_started = false;  // nothing to take back
-    bool cold = false;         // empty and asleep
+    bool closed = false;  // was told to take nothing any more
+    bool barred = false;  // in no list: its ring is full
+    bool held = false;    // in no list: a group has it
+    bool cold = false;    // empty and asleep
+  };
+  static constexpr uint32_t kCold = kDepthMax;  // the list of cold workers
+  struct Class : ClassLists {
+    uint32_t open = 0;
+    bool used = true;
   };
 
-  static constexpr uint32_t kCold = kDepthMax;  // the list of cold workers
   static uint32_t list_of(const Worker& w) { return w.cold ? kCold : w.length; }
   void warm(uint32_t worker) {
     if (!workers_[worker].cold) return;
     workers_[worker].cold = false;
     --cold_;
   }
+  bool listed(const Worker& w) const { return w.open && !w.barred && !w.held; }
 
-  bool listed(const Worker& w) const { return w.open && !w.barred; }
-
-  // At the head, or at the tail where there is nothing to take back: candidates come first.
-  void link(uint32_t worker) {
-    Worker& w = workers_[worker];
-    if (!listed(w)) return;
-    uint32_t& head = heads_[list_of(w)];
-    uint32_t& tail = tails_[list_of(w)];
-    if (w.all_started) {
-      w.previous = tail;
-      w.next = kNone;
-      (tail == kNone ? head : workers_[tail].next) = worker;
-      tail = worker;
-    } else {
-      w.next = head;
-      w.previous = kNone;
-      (head == kNone ? tail : workers_[head].previous) = worker;
-      head = worker;
+  template <class Fn>
+  void for_each_class(const Worker& w, Fn&& fn) {
+    for (uint64_t bits = w.classes; bits != 0; bits &= bits - 1) {
+      fn(classes_[std::countr_zero(bits)]);
     }
-    occupied_ |= uint64_t{1} << list_of(w);
+  }
+  // Before the worker is linked.
+  void join(uint32_t worker, uint32_t cls) {
+    classes_[cls].join(worker);
+    workers_[worker].classes |= uint64_t{1} << cls;
+  }
+  void clear_spent(uint32_t worker) {
+    for_each_class(workers_[worker], [&](Class& c) { c.links[worker].spent = false; });
+  }
+
+  void link(uint32_t worker) {
+    const Worker& w = workers_[worker];
+    if (!listed(w)) return;
+    for (uint64_t bits = w.classes; bits != 0; bits &= bits - 1) {
+      link_in(worker, static_cast<uint32_t>(std::countr_zero(bits)));
+    }
   }
   void unlink(uint32_t worker) {
-    Worker& w = workers_[worker];
+    const Worker& w = workers_[worker];
     if (!listed(w)) return;
-    const uint32_t list = list_of(w);
-    (w.previous == kNone ? heads_[list] : workers_[w.previous].next) = w.next;
-    (w.next == kNone ? tails_[list] : workers_[w.next].previous) = w.previous;
-    if (heads_[list] == kNone) occupied_ &= ~(uint64_t{1} << list);
+    for (uint64_t bits = w.classes; bits != 0; bits &= bits - 1) {
+      unlink_in(worker, static_cast<uint32_t>(std::countr_zero(bits)));
+    }
+  }
+  void link_in(uint32_t worker, uint32_t cls) {
+    classes_[cls].link(worker, list_of(workers_[worker]));
+  }
+  void unlink_in(uint32_t worker, uint32_t cls) {
+    classes_[cls].unlink(worker, list_of(workers_[worker]));
   }
 
   uint32_t depth_;
   std::vector<Worker> workers_;
+  std::vector<Class> classes_;
   uint32_t open_ = 0;
   uint32_t cold_ = 0;
-  uint64_t occupied_ = 0;  // bit n: some listed worker has n entries
-  std::array<uint32_t, kDepthMax + 1> heads_;
-  std::array<uint32_t, kDepthMax + 1> tails_;
 };
 
 }  // namespace strata::sched
+
+#include "sched/worker_queues_inl.h"

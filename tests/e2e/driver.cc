@@ -85,8 +85,8 @@ int pod_until_killed(int children) {
   strata::Buffer started = worker->create_buffer(4).value();
   auto handle = worker->submit([&](strata::Orchestrator& orch) {
     for (int i = 0; i < 2; ++i) {
-      orch.submit_sub(task,
-                      strata::TaskArgs().add_tensor(started.tensor<uint32_t>({1}), strata::NO_DEP))
+      orch.submit_next_level(
+              task, strata::TaskArgs().add_tensor(started.tensor<uint32_t>({1}), strata::NO_DEP))
           .value();
     }
   });

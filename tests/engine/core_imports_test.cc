@@ -119,8 +119,7 @@ TEST(CoreNested, InnerRegistrationsGoToWorkersAloneAndComeToThemLater) {
   inner.inner = true;
   EXPECT_TRUE(rig.core.begin_register(inner, rig.now).ok());
   ASSERT_TRUE(rig.core.take_register_outcome().value().ok());
-  const uint32_t nested = rig.add_worker();
-  rig.core.mark_nested(nested);
+  const uint32_t nested = rig.add_worker({.pool = Pool::kNext, .nested = true});
   rig.core.start_worker(nested, rig.now);
   rig.settle();
   const uint32_t helper = rig.add_ready_worker();
@@ -190,7 +189,7 @@ TEST(CoreNested, InlineWorkersAreServedInTheOrderOfTheirNumbers) {
   TaskRef ref;
   std::optional<Error> error;
   for (int i = 0; i < 3; ++i) {
-    ASSERT_EQ(core.submit(*run, gemm, TaskArgs(), {}, &ref, &error), Core::Submitted::kDone);
+    ASSERT_EQ(core.submit(*run, {gemm, {}, {}}, TaskArgs(), &ref, &error), Core::Submitted::kDone);
   }
   core.seal_run(*run, std::nullopt);
   settle();

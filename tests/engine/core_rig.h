@@ -41,10 +41,10 @@ struct CoreRig {
     if (workers > 0) gemm = register_callable("gemm");
   }
 
-  uint32_t add_worker() {
+  uint32_t add_worker(WorkerCaps caps = {}) {
     auto endpoint = std::make_unique<FakeEndpoint>();
     fakes.push_back(endpoint.get());
-    const uint32_t worker = core.add_worker(std::move(endpoint));
+    const uint32_t worker = core.add_worker(std::move(endpoint), caps);
     core.name_worker(worker, "pid " + std::to_string(100 + worker));
     return worker;
   }
@@ -91,7 +91,7 @@ struct CoreRig {
 
   Core::Submitted try_submit(RunRecord& run, const TaskArgs& args, const CallConfig& config = {}) {
     error.reset();
-    return core.submit(run, gemm, args, config, &ref, &error);
+    return core.submit(run, {gemm, Where{}, config}, args, &ref, &error);
   }
   TaskRef submit(RunRecord& run, std::initializer_list<TensorArg> tensors = {}) {
     TaskArgs args;

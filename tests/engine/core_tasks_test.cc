@@ -175,9 +175,9 @@ TEST(CoreTasks, TheResultOfATaskIsKeptWithItsRun) {
   rig.step();
   rig.core.seal_run(*run, std::nullopt);
   ASSERT_TRUE(run->done);
-  const std::vector<std::byte>& bytes = run->results.at(static_cast<uint32_t>(first.task));
+  const std::vector<std::byte>& bytes = run->results.at({static_cast<uint32_t>(first.task), 0});
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), "forty-two");
-  EXPECT_FALSE(run->results.contains(static_cast<uint32_t>(second.task)));
+  EXPECT_FALSE(run->results.contains({static_cast<uint32_t>(second.task), 0}));
 }
 
 // ---------------------------------------------------------------- cancel

@@ -300,7 +300,7 @@ TEST(CoreWorkers, WhatALostWorkerHadCompletedCounts) {
   rig.core.lose_worker(0, "signal 9");
   rig.step();
   EXPECT_EQ(run->progress.succeeded, 1u);
-  EXPECT_EQ(run->results.at(static_cast<uint32_t>(task.task)).size(), 4u);
+  EXPECT_EQ(run->results.at({static_cast<uint32_t>(task.task), 0}).size(), 4u);
 }
 
 TEST(CoreWorkers, TasksWaitForAWorkerWhileOneIsExpected) {

@@ -523,7 +523,7 @@ TEST(PreparePayload, OverALimitIsRefused) {
 // ---- inner callables
 
 TEST_F(RegistryTest, InnerOneIsAPairOfItsOwnWithItsDigest) {
-  ASSERT_TRUE(registry_.on_worker_added(0, true).ok());
+  ASSERT_TRUE(registry_.on_worker_added(0, 0, ~0u, true).ok());
   ASSERT_TRUE(registry_.on_worker_added(1).ok());
   answer_all();
   registry_.take_ready();
@@ -552,7 +552,7 @@ TEST_F(RegistryTest, LaterWorkersGetInnerOnesOnlyWhereTheyTakeThem) {
   ASSERT_TRUE(registry_.begin(inner, {}).ok());
   registry_.take_outcome().value().value();
   EXPECT_EQ(registry_.on_worker_added(0).value(), 0u);
-  EXPECT_EQ(registry_.on_worker_added(1, true).value(), 1u);
+  EXPECT_EQ(registry_.on_worker_added(1, 0, ~0u, true).value(), 1u);
   EXPECT_EQ(take(), (Lines{"1 prepare 0.1"}));
 }
 
@@ -560,20 +560,20 @@ TEST_F(RegistryTest, LaterWorkersGetWhatIsForSomeOnlyWhereTheyAreAmongThem) {
   PreparePayload inner = callable("f");
   inner.inner = true;
   const std::vector<uint32_t> some = {2, 1};
-  ASSERT_TRUE(registry_.begin(inner, {}, some).ok());
+  ASSERT_TRUE(registry_.begin(inner, {}, Registry::Reach::kListed, some).ok());
   registry_.take_outcome().value().value();
-  EXPECT_EQ(registry_.on_worker_added(0, true).value(), 0u);
-  EXPECT_EQ(registry_.on_worker_added(1, true).value(), 1u);
+  EXPECT_EQ(registry_.on_worker_added(0, 0, ~0u, true).value(), 0u);
+  EXPECT_EQ(registry_.on_worker_added(1, 0, ~0u, true).value(), 1u);
   // A second registration adds to them; one for all makes it for all.
   answer_all();
   registry_.take_ready();
   const std::vector<uint32_t> first = {0};
-  ASSERT_TRUE(registry_.begin(inner, first, first).ok());
+  ASSERT_TRUE(registry_.begin(inner, first, Registry::Reach::kListed).ok());
   answer_all();
   registry_.take_outcome().value().value();
   registry_.on_worker_lost(0);
-  EXPECT_EQ(registry_.on_worker_added(0, true).value(), 1u);
-  EXPECT_EQ(registry_.on_worker_added(3, true).value(), 0u);
+  EXPECT_EQ(registry_.on_worker_added(0, 0, ~0u, true).value(), 1u);
+  EXPECT_EQ(registry_.on_worker_added(3, 0, ~0u, true).value(), 0u);
 }
 
 TEST_F(RegistryTest, InnerOneWithoutATakerThatIsThereIsRefused) {
@@ -582,7 +582,7 @@ TEST_F(RegistryTest, InnerOneWithoutATakerThatIsThereIsRefused) {
   inner.inner = true;
   EXPECT_TRUE(registry_.begin(inner, {}).ok());  // none takes such: for those that come
   registry_.take_outcome().value().value();
-  ASSERT_TRUE(registry_.on_worker_added(1, true).ok());
+  ASSERT_TRUE(registry_.on_worker_added(1, 0, ~0u, true).ok());
   answer_all();
   EXPECT_EQ(registry_.begin(inner, {}).error().code(), Code::kInvalidArgument);
 }

@@ -339,8 +339,13 @@ TEST_P(Inner, SubTasksHaveNoOrchestratorAndNoRefs) {
   worker_->init().value();
   const Buffer x = worker_->create_buffer(64).value();
   const TaskArgs args = TaskArgs().add_tensor(x.tensor<int64_t>({8}), INPUT);
-  expect_error(run<outside>(args), Code::kTaskFailed, "orchestrator() is for tasks of a child");
-  expect_error(run<ref_outside>(args), Code::kTaskFailed, "ref() is for tasks of a child Worker");
+  const auto run_sub = [&](const CallableHandle& task) {
+    return worker_->run([&](Orchestrator& orch) { orch.submit_sub(task, args).value(); });
+  };
+  expect_error(run_sub(registered<outside>(*worker_, "outside")), Code::kTaskFailed,
+               "orchestrator() is for tasks of a child");
+  expect_error(run_sub(registered<ref_outside>(*worker_, "ref_outside")), Code::kTaskFailed,
+               "ref() is for tasks of a child Worker");
 }
 
 void wrong_calls(Call& call) {

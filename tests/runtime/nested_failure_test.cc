@@ -298,7 +298,7 @@ TEST(NestedHygiene, CyclesLeaveNoDescriptorAndNoProcess) {
       auto inlined = started(level(5, StartMethod::kInline, 1, {pod(StartMethod::kInline, 2, 1)}));
     }
     ASSERT_EQ(open_fds(), fds) << "after cycle " << i;
-    ASSERT_TRUE(await([&] { return descendants().size() == processes; }));
+    ASSERT_TRUE(await([&] { return descendants().size() <= processes; }));
   }
 }
 

@@ -75,11 +75,11 @@ TEST_P(Nested, FiveLevelsPassATensorDownInPlace) {
   worker->close().value();
 }
 
-TEST_P(Nested, SixLevelsWork) {
+TEST_P(Nested, SixLevelsWithSubChildrenAtEachWork) {
   const StartMethod start = GetParam();
   auto worker =
       Worker::create(
-          level(6, start, 0, {level(5, start, 0, {level(4, start, 0, {level(3, start, 1)})})}))
+          level(6, start, 1, {level(5, start, 1, {level(4, start, 1, {level(3, start, 1)})})}))
           .value();
   const auto stage = registered<scale_three_below>(*worker, "scale_three_below");
   worker->register_inner(local_function<scale_two_below>("scale_two_below")).value();

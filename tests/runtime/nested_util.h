@@ -23,7 +23,7 @@ inline WorkerSpec pod(StartMethod start, int hosts, int subs) {
 
 inline Result<TaskRef> submit_next(Orchestrator& orch, const CallableHandle& callable,
                                    const TaskArgs& args) {
-  return orch.submit_sub(callable, args);
+  return orch.submit_next_level(callable, args);
 }
 
 // The error of one task.

@@ -219,7 +219,7 @@ class World {
     if (!candidate) return;
     ASSERT_EQ(queued_.at(candidate->slot), candidate->worker);
     if (prng_.chance(1, 3)) {
-      scheduler_.take_back_failed(candidate->worker);
+      scheduler_.take_back_failed(*candidate);
       return;
     }
     queued_.erase(candidate->slot);

@@ -405,13 +405,13 @@ TEST(Scheduler, ARefusedTaskIsReadyAgainAndItsWorkerIsBarred) {
   EXPECT_EQ(rig.scheduler.next_assignment()->worker, first->worker);
 }
 
-TEST(Scheduler, SkipReadySkipsAllThatIsReadyAndAllThatBecomesSo) {
+TEST(Scheduler, WithoutAWorkerAllThatIsReadyAndAllThatBecomesSoIsStranded) {
   Rig rig(0);
   const uint32_t run = rig.scheduler.open_run();
   const uint32_t a = rig.submit(run, {});
   const uint32_t writer = rig.submit(run, {output(1)});
   const uint32_t overwriter = rig.submit(run, {output(1)});
-  rig.scheduler.skip_ready(5);
+  while (const auto slot = rig.scheduler.next_stranded(false)) rig.scheduler.skip(*slot, 5);
   EXPECT_EQ(rig.release(), (Slots{a, writer, overwriter}));
   for (const uint32_t slot : {a, writer, overwriter}) {
     EXPECT_EQ(rig.outcomes[slot], Outcome::kSkipped);
@@ -454,8 +454,9 @@ TEST(Scheduler, AWorkerWhoseYoungestTaskHasStartedIsNotAskedAgain) {
   rig.submit(run, {});
   rig.dispatch();
   rig.scheduler.open_worker(rig.scheduler.add_worker());
-  ASSERT_TRUE(rig.scheduler.next_take_back());
-  rig.scheduler.take_back_failed(0);
+  const auto candidate = rig.scheduler.next_take_back();
+  ASSERT_TRUE(candidate);
+  rig.scheduler.take_back_failed(*candidate);
   EXPECT_FALSE(rig.scheduler.next_take_back());
 }
 

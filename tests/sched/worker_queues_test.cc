@@ -24,7 +24,7 @@ std::vector<uint32_t> slots_of(const WorkerQueues& queues, uint32_t worker) {
   return slots;
 }
 
-std::optional<Assignment> candidate(const WorkerQueues& queues) {
+std::optional<Assignment> candidate(WorkerQueues& queues) {
   Assignment out;
   if (!queues.take_back_candidate(&out)) return std::nullopt;
   return out;
@@ -69,7 +69,7 @@ TEST(WorkerQueues, AWorkerWhoseTasksHadAllStartedIsTakenFirstWhenItBecomesEmpty)
   WorkerQueues queues = opened(2, 4);
   queues.push(0, 1);
   queues.push(0, 2);
-  queues.note_all_started(0);
+  queues.note_spent(0);
   queues.remove(0, 1);
   queues.remove(0, 2);
   EXPECT_EQ(queues.pick(), 0u);
@@ -190,18 +190,18 @@ TEST(WorkerQueues, AWorkerWhoseTasksHaveAllStartedIsPassedOver) {
   for (const uint32_t slot : {1u, 2u, 3u}) queues.push(0, slot);
   for (const uint32_t slot : {4u, 5u, 6u}) queues.push(1, slot);
   for (const uint32_t slot : {7u, 8u}) queues.push(2, slot);
-  queues.note_all_started(1);
+  queues.note_spent(1);
   EXPECT_EQ(candidate(queues)->worker, 0u);
-  queues.note_all_started(0);
+  queues.note_spent(0);
   EXPECT_EQ(candidate(queues)->worker, 2u);
-  queues.note_all_started(2);
+  queues.note_spent(2);
   EXPECT_FALSE(candidate(queues));
 }
 
 TEST(WorkerQueues, ANewTaskMakesAWorkerACandidateAgain) {
   WorkerQueues queues = opened(2, 4);
   for (const uint32_t slot : {1u, 2u}) queues.push(0, slot);
-  queues.note_all_started(0);
+  queues.note_spent(0);
   EXPECT_FALSE(candidate(queues));
   queues.push(0, 3);
   EXPECT_EQ(candidate(queues)->slot, 3u);
@@ -242,7 +242,7 @@ struct NaiveQueues {
   }
 };
 
-void compare(const WorkerQueues& queues, const NaiveQueues& model) {
+void compare(WorkerQueues& queues, const NaiveQueues& model) {
   const auto shortest = model.shortest();
   const uint32_t picked = queues.pick();
   ASSERT_EQ(picked != kNone, shortest.has_value());
@@ -293,7 +293,7 @@ void random_step(base::Prng& prng, WorkerQueues& queues, NaiveQueues& model, uin
       worker.barred = false;
       break;
     case 4:
-      queues.note_all_started(at);
+      queues.note_spent(at);
       worker.all_started = true;
       break;
     case 5:

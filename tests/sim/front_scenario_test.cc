@@ -72,7 +72,7 @@ class Scene {
     for (const uint64_t scalar : orders.encode()) args.add_scalar(scalar);
     if (buffer != nullptr) args.add_tensor(whole_of(*buffer), tag);
     const auto submitted =
-        level().front().submit(run, level().callables().front()->ref, args, CallConfig{});
+        level().front().submit(run, {level().callables().front()->ref, {}, CallConfig{}}, args);
     EXPECT_TRUE(submitted.ok()) << submitted.error().to_string();
   }
   std::shared_ptr<engine::RunRecord> open() { return level().front().open_run().value(); }
