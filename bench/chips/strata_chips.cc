@@ -85,8 +85,7 @@ class Bench {
 
   // A task that has the table copied to it, from submit to the end, without its kernel's own time.
   double copy_rate() {
-    return static_cast<double>(table_.size()) / kGiB / 1e-6 /
-           median_of(scaled(8, 4), 5000, [&] {
+    return static_cast<double>(table_.size()) / kGiB / 1e-6 / median_of(scaled(8, 4), 5000, [&] {
              const TaskArgs args =
                  TaskArgs().add_tensor(table_.tensor<uint8_t>({table_.size()}), INPUT);
              return timed_us(empty_, args);

@@ -41,7 +41,9 @@ uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps c
   STRATA_CHECK(worker == workers_.size());
   WorkerEntry& entry = workers_.emplace_back();
   entry.caps = caps;
-  nested_ = nested_ || caps.nested;
+  pool_transfers_[static_cast<size_t>(caps.pool)] = caps.transfers;
+  pool_kinds_[static_cast<size_t>(caps.pool)] |= caps.kinds;
+  refs_ = refs_ || caps.nested || caps.transfers != kInPlace;
   entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
   if (entry.inline_endpoint != nullptr) inline_.push_back(entry.inline_endpoint);
   entry.endpoint = std::move(endpoint);

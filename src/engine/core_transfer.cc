@@ -71,13 +71,32 @@ bool Core::maps_apart(const TaskArgs& args, size_t first, std::optional<Error>* 
       const sched::Access& a = accesses_[first + map];
       const sched::Access& b = accesses_[first + copy];
       if (a.buffer != b.buffer || !graph::overlap(a.region, b.region)) continue;
-      *error = refused(Code::kInvalidArgument, map,
-                       fmt::format("maps bytes that tensor {} copies: give both the same transfer",
-                                   copy));
+      *error = refused(
+          Code::kInvalidArgument, map,
+          fmt::format("maps bytes that tensor {} copies: give both the same transfer", copy));
       return false;
     }
   }
   return true;
+}
+
+// The workers of the pool cannot run such a callable, wherever it is registered.
+std::optional<Error> Core::wrong_kind(const Job& job) const {
+  const auto info = registry_.info(job.callable.index);
+  const uint32_t can = pool_kinds_[static_cast<size_t>(job.where.pool)];
+  if (!info || !registry_.visible(job.callable)) return std::nullopt;
+  if (can == 0 || (can >> static_cast<uint32_t>(info->kind) & 1) != 0) return std::nullopt;
+  std::string kinds;
+  for (uint32_t kind = 1; kind <= static_cast<uint32_t>(CallableKind::kLocalFunction); ++kind) {
+    if ((can >> kind & 1) == 0) continue;
+    kinds +=
+        fmt::format("{}{}", kinds.empty() ? "" : ", ", name_of(static_cast<CallableKind>(kind)));
+  }
+  const bool chips = job.where.pool == Pool::kNext && (can >> 1 & 1) != 0;
+  return Error(Code::kUnsupported, Scope::kCall,
+               fmt::format("callable '{}' is a {}, and {} run: {}", info->name, name_of(info->kind),
+                           chips ? "chips" : children_of(job.where.pool), kinds),
+               options_.path);
 }
 
 void Core::drop_mappings(base::Instant now) {
@@ -86,7 +105,7 @@ void Core::drop_mappings(base::Instant now) {
       WorkerEntry& entry = workers_[worker];
       if ((entry.caps.transfers & kCanMap) == 0 || entry.state == WorkerState::kLost) continue;
       STRATA_MARK("engine: a chip is told of a buffer that is gone");
-      entry.controls.push_back({Command::kDropMapping, {}, uid});
+      entry.controls.push_back({{}, uid});
       ++controls_open_;
       post_controls(worker, now);
     }

@@ -51,7 +51,8 @@ Result<std::vector<std::byte>> Chip::run(const CallableHandle& kernel, const Tas
 }
 
 ChipUsage Chip::usage() const {
-  return worker_->chip_usage(0).value_or(ChipUsage{});
+  const Result<ChipUsage> known = worker_->chip_usage(0);
+  return known ? *known : ChipUsage{};
 }
 
 Result<void> Chip::close() {

@@ -100,7 +100,8 @@ Result<void> ChipExecutor::prepare(Entry& entry, uint32_t generation,
                                payload.name, chip->platform, frame_.path(), platform_));
   }
   std::vector<std::byte> blob(payload.blob_bytes);
-  STRATA_TRY(backend_->read_host({payload.blob_segment, payload.blob_offset, payload.blob_bytes}, blob.data()));
+  STRATA_TRY(backend_->read_host({payload.blob_segment, payload.blob_offset, payload.blob_bytes},
+                                 blob.data()));
   if (base::sha256(blob) != chip->blob) {
     return at_call(Code::kCorrupt, fmt::format("the bytes of kernel '{}' do not have the SHA-256 "
                                                "that its descriptor names",

@@ -101,7 +101,7 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
     }
     listed.push_back(static_cast<uint32_t>(worker));
   }
-  STRATA_ASSIGN(const registry::EntryRef entry, front_->register_callable(payload, listed));
+  STRATA_ASSIGN(const registry::EntryRef entry, register_with_blob(callable, payload, listed));
   return CallableHandle{
       model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
       model::kind_of(payload.descriptor),

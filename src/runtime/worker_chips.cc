@@ -89,16 +89,16 @@ Result<void> WorkerCore::add_inline_chips() {
 
 Result<ChipUsage> WorkerCore::chip_usage(int chip) const {
   if (chip < 0 || static_cast<uint32_t>(chip) >= chip_count()) {
-    return refuse(Code::kNotFound, fmt::format("there is no chip {}; {} has {}", chip, path_,
-                                               chip_count()));
+    return refuse(Code::kNotFound,
+                  fmt::format("there is no chip {}; {} has {}", chip, path_, chip_count()));
   }
   // Before init there are none.
   if (static_cast<size_t>(chip) >= chip_notes_.size()) {
     return refuse(Code::kWrongState, "chip_usage of a Worker that is not initialised");
   }
   const device::ChipNote& note = chip_note(static_cast<uint32_t>(chip));
-  return ChipUsage{note.memory_bytes,  note.used_bytes, note.peak_bytes, note.mappings,
-                   note.mapped_bytes,  note.mappings_made, note.copied_in, note.copied_out};
+  return ChipUsage{note.memory_bytes, note.used_bytes,    note.peak_bytes, note.mappings,
+                   note.mapped_bytes, note.mappings_made, note.copied_in,  note.copied_out};
 }
 
 // ---------------------------------------------------------------- callables

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "device/chip_note.h"
 #include "engine/front.h"
 #include "os/clock.h"
-#include "device/chip_note.h"
 #include "os/shared_region.h"
 #include "runtime/child_spec.h"
 #include "runtime/chip_executor.h"
@@ -29,8 +29,8 @@ struct WorkerPlace {
   };
   std::string path = {};         // "L4/0"; empty for the root, which is "L4"
   std::vector<Heap> heaps = {};  // of the Workers above, the nearest first; they outlive this one
-  std::string root_path = {};    // of a root that is not "L4"
   int permits = -1;              // to spin, of this Worker and all below it; -1: cores - 1
+  std::string root_path = {};    // of a root that is not "L4"
 };
 
 class WorkerCore {

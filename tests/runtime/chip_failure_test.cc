@@ -68,11 +68,10 @@ TEST(ChipLosses, TasksThatWereOnlyQueuedGoToAnotherChip) {
   constexpr uint64_t kTasks = 60;
   auto x = worker->create_buffer(kTasks * 8).value();
   uint64_t failed = 0;
-  const Result<RunHandle> run = worker->submit([&](Orchestrator& orch) {
+  Result<RunHandle> run = worker->submit([&](Orchestrator& orch) {
     for (uint64_t i = 0; i < kTasks; ++i) {
       if (i == 20) {
-        orch.submit_next_level(dies,
-                               TaskArgs().add_scalar(int32_t{0}).add_scalar(int32_t{SIGKILL}))
+        orch.submit_next_level(dies, TaskArgs().add_scalar(int32_t{0}).add_scalar(int32_t{SIGKILL}))
             .value();
       }
       orch.submit_next_level(

@@ -11,8 +11,7 @@ namespace {
 
 class Chips : public ::testing::TestWithParam<StartMethod> {};
 
-INSTANTIATE_TEST_SUITE_P(Starts, Chips,
-                         ::testing::Values(StartMethod::kInline, StartMethod::kFork),
+INSTANTIATE_TEST_SUITE_P(Starts, Chips, ::testing::Values(StartMethod::kInline, StartMethod::kFork),
                          [](const auto& start) {
                            return start.param == StartMethod::kInline ? "Inline" : "Fork";
                          });
@@ -220,8 +219,8 @@ TEST_P(Chips, ATensorWithoutATagNeedsAMap) {
   auto x = worker->create_buffer(64).value();
   expect_error(run_on_chip(*worker, poke, TaskArgs().add_tensor(x.tensor<uint8_t>({64}), NO_DEP)),
                Code::kInvalidArgument, "Transfer::kMap");
-  EXPECT_TRUE(run_on_chip(
-      *worker, poke, TaskArgs().add_tensor(x.tensor<uint8_t>({64}), NO_DEP, Transfer::kMap)));
+  EXPECT_TRUE(run_on_chip(*worker, poke,
+                          TaskArgs().add_tensor(x.tensor<uint8_t>({64}), NO_DEP, Transfer::kMap)));
   EXPECT_EQ(x.as<uint8_t>()[0], 1);
   worker->close().value();
 }
@@ -232,10 +231,9 @@ TEST_P(Chips, HelpersWorkInPlaceAndAreAskedForNoCopy) {
   auto x = worker->create_buffer(64).value();
   const auto run = [&](Transfer transfer) {
     return worker->run([&](Orchestrator& orch) -> Result<void> {
-      const Result<TaskRef> task =
-          orch.submit_sub(host, TaskArgs()
-                                    .add_tensor(x.tensor<int64_t>({8}), OUTPUT, transfer)
-                                    .add_scalar(int64_t{5}));
+      const Result<TaskRef> task = orch.submit_sub(
+          host,
+          TaskArgs().add_tensor(x.tensor<int64_t>({8}), OUTPUT, transfer).add_scalar(int64_t{5}));
       return task ? Result<void>() : Result<void>(task.error());
     });
   };
