@@ -80,7 +80,7 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
   entry.control_posted = false;
   controls_open_ -= static_cast<uint32_t>(entry.controls.size());
   entry.controls.clear();
-  registry_.on_worker_lost(worker);
+  registry_.on_worker_lost(worker, entry.loss);
   notable_ = true;
 }
 

@@ -172,10 +172,11 @@ Result<void> Core::begin_register(const registry::PreparePayload& payload, base:
           options_.path);
     }
     if (can_run(worker)) continue;
-    return Error(Code::kUnsupported, Scope::kCall,
-                 fmt::format("callable '{}' is a {}, which {} cannot run", payload.name,
-                             name_of(kind), worker_name(worker)),
-                 options_.path);
+    return Error(
+        Code::kUnsupported, Scope::kCall,
+        fmt::format("callable '{}' is a {}, which {} cannot run; it runs: {}", payload.name,
+                    name_of(kind), worker_name(worker), kinds_text(workers_[worker].caps.kinds)),
+        options_.path);
   }
   for (uint32_t worker = 0; worker < workers_.size() && listed.empty(); ++worker) {
     if (workers_[worker].state == WorkerState::kReady && can_run(worker)) all.push_back(worker);

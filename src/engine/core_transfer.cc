@@ -19,6 +19,15 @@ std::string_view children_of(Pool pool) {
 
 }  // namespace
 
+std::string kinds_text(uint32_t kinds) {
+  std::string out;
+  for (uint32_t kind = 1; kind <= static_cast<uint32_t>(CallableKind::kLocalFunction); ++kind) {
+    if ((kinds >> kind & 1) == 0) continue;
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", name_of(static_cast<CallableKind>(kind)));
+  }
+  return out;
+}
+
 // The transfer of an argument to workers of that pool; none, and *error, where there is no way.
 std::optional<uint8_t> Core::transfer_of(size_t number, const TensorArg& arg, uint32_t index,
                                          Pool pool, std::optional<Error>* error) {
@@ -86,12 +95,6 @@ std::optional<Error> Core::wrong_kind(const Job& job) const {
   const uint32_t can = pool_kinds_[static_cast<size_t>(job.where.pool)];
   if (!info || !registry_.visible(job.callable)) return std::nullopt;
   if (can == 0 || (can >> static_cast<uint32_t>(info->kind) & 1) != 0) return std::nullopt;
-  std::string kinds;
-  for (uint32_t kind = 1; kind <= static_cast<uint32_t>(CallableKind::kLocalFunction); ++kind) {
-    if ((can >> kind & 1) == 0) continue;
-    kinds +=
-        fmt::format("{}{}", kinds.empty() ? "" : ", ", name_of(static_cast<CallableKind>(kind)));
-  }
   const bool chips = job.where.pool == Pool::kNext && (can >> 1 & 1) != 0;
   return Error(Code::kUnsupported, Scope::kCall,
                fmt::format("callable '{}' is a {}, and {} run: {}", info->name, name_of(info->kind),

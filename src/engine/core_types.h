@@ -55,6 +55,9 @@ struct WorkerCaps {
   uint32_t transfers = kInPlace;  // the same for all workers of a pool
 };
 
+// "NATIVE_IMPORT, LOCAL_FUNCTION".
+std::string kinds_text(uint32_t kinds);
+
 // Where a task may go.
 struct Where {
   Pool pool = Pool::kSub;

@@ -149,6 +149,12 @@ Result<registry::EntryRef> WorkerCore::register_with_blob(const Callable& callab
                                                           std::span<const uint32_t> listed) {
   const auto* const chip = std::get_if<ChipCallable>(&callable);
   if (chip == nullptr) return front_->register_callable(payload, listed);
+  if (chip_count() == 0 && !payload.inner) {
+    return refuse(Code::kUnsupported,
+                  fmt::format("kernel '{}' runs on chips, and {} has none: WorkerSpec::chips gives "
+                              "some, register_inner is for those of Workers below",
+                              payload.name, path_));
+  }
   STRATA_ASSIGN(const engine::Core::NewBuffer made, create_buffer(chip->blob.size()));
   std::memcpy(heap_.data() + made.heap_offset, chip->blob.data(), chip->blob.size());
   payload.blob_offset = made.heap_offset;

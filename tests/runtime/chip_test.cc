@@ -194,14 +194,23 @@ TEST_P(Chips, CallablesRunOnlyWhereTheirKindCan) {
   auto worker = started(chip_spec(GetParam(), 1, 1));
   const auto on_chip = loaded(*worker, "chip_pid");
   const auto on_host = registered<result_pid>(*worker, "pid");
-  const Result<void> host_on_chip = run_on_chip(*worker, on_host, {});
-  ASSERT_FALSE(host_on_chip);
-  const Result<void> chip_on_host = worker->run([&](Orchestrator& orch) -> Result<void> {
-    const Result<TaskRef> task = orch.submit_sub(on_chip, {});
+  expect_error(run_on_chip(*worker, on_host, {}), Code::kUnsupported,
+               "callable 'pid' is a LOCAL_FUNCTION, and chips run: CHIP_CALLABLE");
+  expect_error(run_on_chip(*worker, on_host, {}, {}, 0), Code::kUnsupported,
+               "chips run: CHIP_CALLABLE");
+  expect_error(worker->run([&](Orchestrator& orch) -> Result<void> {
+    const Result<TaskRef> task = orch.submit_sub(on_chip, TaskArgs());
     return task ? Result<void>() : Result<void>(task.error());
-  });
-  ASSERT_FALSE(chip_on_host);
-  expect_error(worker->register_callable(kernel("chip_sum"), {1}), Code::kUnsupported, "chip");
+  }),
+               Code::kUnsupported,
+               "callable 'chip_pid' is a CHIP_CALLABLE, and SUB children run: NATIVE_IMPORT, "
+               "LOCAL_FUNCTION");
+  expect_error(worker->register_callable(kernel("chip_sum"), {1}), Code::kUnsupported,
+               "callable 'chip_sum' is a CHIP_CALLABLE, which L3/1");
+  expect_error(worker->register_callable(kernel("chip_sum"), {1}), Code::kUnsupported,
+               "it runs: NATIVE_IMPORT, LOCAL_FUNCTION");
+  expect_error(worker->register_callable(local_function<fill>("fill"), {0}), Code::kUnsupported,
+               "it runs: CHIP_CALLABLE");
   worker->close().value();
 }
 
@@ -253,6 +262,13 @@ TEST(ChipSpecs, ThatCannotBeAreRefusedByName) {
   spec = chip_spec(StartMethod::kInline, 1);
   spec.chip.memory_bytes = 1;
   expect_error(Worker::create(spec), Code::kInvalidArgument, "ChipSpec::memory_bytes");
+}
+
+TEST(ChipCallables, NeedAWorkerWithChips) {
+  auto worker = started(StartMethod::kInline, 1);
+  expect_error(worker->register_callable(kernel("chip_pid")), Code::kUnsupported,
+               "runs on chips, and L3 has none");
+  worker->close().value();
 }
 
 TEST(ChipCallables, ComeFromFiles) {
