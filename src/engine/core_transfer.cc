@@ -98,7 +98,7 @@ std::optional<Error> Core::wrong_kind(const Job& job) const {
   const bool chips = job.where.pool == Pool::kNext && (can >> 1 & 1) != 0;
   return Error(Code::kUnsupported, Scope::kCall,
                fmt::format("callable '{}' is a {}, and {} run: {}", info->name, name_of(info->kind),
-                           chips ? "chips" : children_of(job.where.pool), kinds),
+                           chips ? "chips" : children_of(job.where.pool), kinds_text(can)),
                options_.path);
 }
 

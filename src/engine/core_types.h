@@ -51,7 +51,7 @@ inline constexpr uint32_t kCanMap = 2;  // and keeps mappings until it hears tha
 struct WorkerCaps {
   Pool pool = Pool::kSub;
   uint32_t kinds = ~0u;
-  bool nested = false;  // a Worker itself: it takes inner registrations
+  bool nested = false;            // a Worker itself: it takes inner registrations
   uint32_t transfers = kInPlace;  // the same for all workers of a pool
 };
 

@@ -93,7 +93,7 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
   STRATA_ASSIGN(const registry::PreparePayload payload, payload_of(callable));
   std::vector<uint32_t> listed;
   for (const int worker : workers) {
-    const int count = static_cast<int>(worker_count()) + spec_.sub_workers;
+    const int count = static_cast<int>(next_count()) + spec_.sub_workers;
     if (worker < 0 || worker >= count) {
       return refuse(Code::kNotFound,
                     fmt::format("register_callable on worker {}: {} has the workers 0 to {}",

@@ -13,7 +13,8 @@ struct TransferRig : CoreRig {
   explicit TransferRig(uint32_t transfers) : CoreRig(0) {
     auto endpoint = std::make_unique<FakeEndpoint>();
     fakes.push_back(endpoint.get());
-    core.start_worker(core.add_worker(std::move(endpoint), {Pool::kNext, ~0u, transfers}), now);
+    core.start_worker(core.add_worker(std::move(endpoint), {Pool::kNext, ~0u, false, transfers}),
+                      now);
     settle();
     gemm = register_callable("gemm");
     run = core.open_run();
