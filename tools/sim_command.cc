@@ -83,9 +83,12 @@ void add_sim_command(CLI::App& app, std::function<int()>* action) {
   CLI::App* const command = app.add_subcommand(
       "sim",
       "Runs the engine, its scheduler and its mailboxes in a simulated world, whose threads, time "
-      "and faults a seed decides, and checks what comes out. The exit status is 0 where all is "
-      "right, 3 where a result is wrong, 4 where something does not come to its end, 5 where the "
-      "code ended the process, and 6 where a seed gave two different runs.");
+      "and faults a seed decides, and checks what comes out.");
+  command->footer(
+      "Exit codes: 0 all is right, 1 nothing was run, 2 bad arguments, 3 a result is wrong, 4 "
+      "something does not come to its end, 5 the code ended the process, 6 a seed gave two "
+      "different runs.\n"
+      "Example: strata sim --seeds 1000 --jobs 2");
   auto arguments = std::make_shared<Arguments>();
   SimJobs& jobs = arguments->jobs;
   CLI::Option* const one = command->add_option(

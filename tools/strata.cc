@@ -1,28 +1,18 @@
-// The command `strata`: one program, one subcommand for each thing that it does.
+// The command `strata`: one program, one command for each thing that it does.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <functional>
+#include <memory>
+#include <string>
 
-#include "strata/version.h"
+#include "tools/command.h"
+#include "tools/help_format.h"
 #ifdef STRATA_COMMAND_HAS_SIM
 #include "tools/sim_command.h"
 #endif
 
 namespace {
 
-// What the chosen subcommand does; gives the exit status.
-using Action = std::function<int()>;
-
-void add_version(CLI::App& app, Action* action) {
-  CLI::App* const command =
-      app.add_subcommand("version", "Prints the version of this program and ends.");
-  command->callback([action] {
-    *action = [] {
-      std::printf("strata %s\n", STRATA_VERSION);
-      return 0;
-    };
-  });
-}
+using strata::tools::Action;
 
 #ifdef STRATA_COMMAND_HAS_SIM
 void add_sim(CLI::App& app, Action* action) {
@@ -38,7 +28,7 @@ void add_sim(CLI::App& app, Action* action) {
       std::fprintf(stderr,
                    "strata: this program was built without the simulator; configure the build with "
                    "-DSTRATA_BUILD_TESTS=ON to have it\n");
-      return 1;
+      return strata::tools::kExitFailed;
     };
   });
 }
@@ -47,11 +37,34 @@ void add_sim(CLI::App& app, Action* action) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // In a log, too, lines stand in the order in which they were written.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   CLI::App app("Strata runs one task graph over every level of a cluster.", "strata");
+  app.formatter(std::make_shared<strata::tools::HelpFormat>());
   app.require_subcommand(1);
+  app.footer(
+      "First steps: `strata doctor` checks this machine, `strata demo` computes something real, "
+      "`strata info` shows what there is. `strata COMMAND --help` tells a command's options and "
+      "exit codes.");
+  app.failure_message([](const CLI::App*, const CLI::Error& e) {
+    return "strata: " + std::string(e.what()) + " (--help tells the options)\n";
+  });
   Action action;
-  add_version(app, &action);
+  strata::tools::add_demo_command(app, &action);
+  // DOC
+  strata::tools::add_doctor_command(app, &action);
+  strata::tools::add_info_command(app, &action);
+  strata::tools::add_version_command(app, &action);
   add_sim(app, &action);
-  CLI11_PARSE(app, argc, argv);
+  for (CLI::App* const command : app.get_subcommands({})) command->group("Commands");
+  if (argc < 2) {
+    std::fprintf(stderr, "%s", app.help().c_str());
+    return strata::tools::kExitBadArguments;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? strata::tools::kExitOk : strata::tools::kExitBadArguments;
+  }
   return action();
 }

@@ -17,8 +17,9 @@ constexpr char kClearLine[] = "\r\x1b[K";
 
 }  // namespace
 
-Progress::Progress(std::string step)
-    : step_(std::move(step)),
+Progress::Progress(std::string program, std::string step)
+    : program_(std::move(program)),
+      step_(std::move(step)),
       terminal_(isatty(STDERR_FILENO) != 0),
       next_line_(std::chrono::steady_clock::now() + kBetweenLines) {}
 
@@ -51,8 +52,8 @@ void Progress::show(const strata::RunProgress& progress, bool last) {
   const auto now = std::chrono::steady_clock::now();
   if (!last && now < next_line_) return;
   next_line_ = now + kBetweenLines;
-  std::fprintf(stderr, "ridge: %s: %" PRIu64 " of %" PRIu64 " tasks\n", step_.c_str(),
-               progress.terminal(), progress.submitted);
+  std::fprintf(stderr, "%s: %s: %" PRIu64 " of %" PRIu64 " tasks\n", program_.c_str(),
+               step_.c_str(), progress.terminal(), progress.submitted);
 }
 
 }  // namespace ridge

@@ -13,8 +13,8 @@ namespace ridge {
 
 class Progress {
  public:
-  // `step` names the run in what is shown.
-  explicit Progress(std::string step);
+  // `program` begins a line, `step` names the run in what is shown.
+  Progress(std::string program, std::string step);
   // Clears the bar, so that an error starts on a line of its own.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -26,6 +26,7 @@ class Progress {
  private:
   void show(const strata::RunProgress& progress, bool last);
 
+  const std::string program_;
   const std::string step_;
   const bool terminal_;
   bool bar_shown_ = false;

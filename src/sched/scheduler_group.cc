@@ -143,7 +143,7 @@ void Scheduler::launch_head(Run& run) {
     run.launching.push_back({group.members[i], worker});
   }
   group.launched = true;
-  slots_[run.head_group].state = SlotState::kQueued;
+  slots_[run.head_group].state = SlotState::kLaunched;
   run.head_group = kNone;
   --run.ready;
 }
@@ -197,7 +197,6 @@ void Scheduler::member_ended(uint32_t index, Outcome outcome, uint32_t cause) {
   slot.state = SlotState::kTerminal;
   slot.outcome = outcome;
   slot.cause = cause;
-  terminal_.push_back(index);
   Group& group = groups_[slot.group];
   const uint32_t own = group.own;
   const bool failure = outcome != Outcome::kOk && outcome != Outcome::kSkipped;
@@ -208,6 +207,8 @@ void Scheduler::member_ended(uint32_t index, Outcome outcome, uint32_t cause) {
   }
   if (--group.unended == 0) {
     std::erase(failed_groups_, own);
+    // Released together: until then the group looks at all of them.
+    terminal_.insert(terminal_.end(), group.members.begin(), group.members.end());
     settle(own, group.outcome, group.cause);
   }
 }

@@ -38,7 +38,8 @@ struct Assignment {
 
 // A slot's life: kFree -> kWaiting (for producers) -> kReady -> kQueued (at a worker) -> kTerminal
 // -> kFree. Back from kQueued to kReady when it is taken back or its worker is lost before start;
-// from kWaiting or kReady straight to kTerminal when it is skipped.
-enum class SlotState : uint8_t { kFree, kWaiting, kReady, kQueued, kTerminal };
+// from kWaiting or kReady straight to kTerminal when it is skipped. A group's own slot is kLaunched
+// instead of kQueued: its members are at workers.
+enum class SlotState : uint8_t { kFree, kWaiting, kReady, kQueued, kLaunched, kTerminal };
 
 }  // namespace strata::sched

@@ -242,8 +242,7 @@ class WorkerQueues {
   uint32_t depth_;
   std::vector<Worker> workers_;
   std::vector<Class> classes_;
-  uint32_t open_ = 0;
-  uint32_t cold_ = 0;
+  uint32_t open_ = 0, cold_ = 0;
 };
 
 }  // namespace strata::sched

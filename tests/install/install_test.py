@@ -8,6 +8,7 @@ exports, needs and contains is read with the tools of binutils.
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -30,6 +31,14 @@ def run(*command, cwd=None, env=None):
     if result.returncode != 0:
         raise AssertionError(f'{" ".join(map(str, command))}:\n{result.stdout}')
     return result.stdout
+
+
+def outcome(*command):
+    """(exit code, stdout, stderr) of a program that may end in any way."""
+    result = subprocess.run([str(c) for c in command], text=True, timeout=280,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
+    return result.returncode, result.stdout, result.stderr
 
 
 def rooms():
@@ -111,6 +120,38 @@ class Install(unittest.TestCase):
         installed = {p.name for p in (self.prefix / 'include').rglob('*') if p.is_file()}
         public = {p.name for p in (ROOT / 'include/strata').iterdir()}
         self.assertEqual(installed, public)
+
+    def test_the_command_says_its_version_and_knows_the_machine(self):
+        strata = self.prefix / 'bin/strata'
+        self.assertEqual(run(strata, 'version').split('\n')[0], f'strata {OPTIONS.version}')
+        self.assertEqual(json.loads(run(strata, 'version', '--json'))['version'], OPTIONS.version)
+        info = json.loads(run(strata, 'info', '--json'))
+        self.assertGreaterEqual(info['machine']['pus'], 1)
+        self.assertTrue(info['start_methods']['fork']['possible'])
+
+    def test_the_command_needs_no_library_of_ours_and_never_openblas(self):
+        needed = run('readelf', '-dW', self.prefix / 'bin/strata')
+        self.assertNotIn('libstrata', needed)
+        self.assertNotIn('blas', needed)
+        self.assertNotIn('RUNPATH', needed)
+
+    def test_the_doctor_works_where_it_is_installed(self):
+        code, out, err = outcome(self.prefix / 'bin/strata', 'doctor', '--json',
+                                 '--deadline-ms', 120000)
+        report = json.loads(out)
+        self.assertEqual(code, 0 if report['problem_count'] == 0 else 1, err)
+        level = {finding['check']: finding['level'] for finding in report['findings']}
+        for check in ('memfd', 'pidfd', 'fork', 'forkserver', 'worker'):
+            self.assertEqual(level[check], 'ok', out)
+
+    def test_the_demonstration_finds_its_parts_where_it_is_installed(self):
+        if not json.loads(run(self.prefix / 'bin/strata', 'version', '--json'))['demo']:
+            self.skipTest('built without the examples')
+        code, out, err = outcome(self.prefix / 'bin/strata', 'demo', '--json', '--tile', 256)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out)['reference']['predictions_differ'], 0)
+        attribution = self.prefix / 'share/strata/digits.README.md'
+        self.assertIn('CC BY 4.0', attribution.read_text())
 
     def test_package_files_name_no_place_of_the_build(self):
         for file in self.prefix.rglob('*'):

@@ -1,0 +1,22 @@
+// What the commands share: how one is added to the program, and its exit codes. The main thread.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace strata::tools {
+
+// What the chosen command does; gives the exit status.
+using Action = std::function<int()>;
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;        // what was asked for did not come out well
+inline constexpr int kExitBadArguments = 2;  // nothing was done
+
+// Each adds its command; when that is chosen, *action becomes what it does.
+void add_version_command(CLI::App& app, Action* action);
+void add_info_command(CLI::App& app, Action* action);
+void add_doctor_command(CLI::App& app, Action* action);
+void add_demo_command(CLI::App& app, Action* action);
+
+}  // namespace strata::tools
