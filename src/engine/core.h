@@ -17,6 +17,7 @@
 #include "buffer/arena.h"
 #include "buffer/buffer_table.h"
 #include "engine/cause_table.h"
+#include "engine/core_trace.h"
 #include "engine/core_types.h"
 #include "engine/imports.h"
 #include "engine/run_record.h"
@@ -163,6 +164,7 @@ class Core final : private EndpointSink {
 
   const sched::Scheduler& scheduler() const { return sched_; }
   const Options& options() const { return options_; }
+  CoreTrace& trace() { return trace_; }
 
  private:
   void on_completion(const mailbox::Completion& completion) override;
@@ -205,6 +207,7 @@ class Core final : private EndpointSink {
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
   std::string loss_of(Pool pool) const;
   const TaskHead& head_of(uint32_t slot);
+  CoreTrace::Task traced(uint32_t slot);
   bool slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const;
   // Appends to accesses_ and placements_.
   bool accesses_of(const TaskArgs& args, Pool pool, std::optional<Error>* error);
@@ -220,6 +223,7 @@ class Core final : private EndpointSink {
   Options options_;
   sched::Scheduler sched_;
   registry::Registry registry_;
+  CoreTrace trace_;
   buffer::BufferTable buffers_;
   Imports imports_;
   bool refs_ = false;                                     // there are child Workers, or chips

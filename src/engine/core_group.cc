@@ -147,6 +147,9 @@ Core::Submitted Core::submit_group(RunRecord& run, const Job& job,
   run.cover_dependencies += sched_.cover_edges_made() - cover_edges;
   run.tasks.push_back(TaskState::kLive);
   ++run.progress.submitted;
+  if (trace_.on()) [[unlikely]] {
+    trace_.submitted(traced(own));
+  }
   *out = {run.id, sched_.slot(own).run_task};
   return Submitted::kDone;
 }

@@ -168,6 +168,8 @@ std::shared_ptr<RunRecord> Core::open_run() {
   runs_[run->number % runs_.size()] = run;
   STRATA_CHECK(scopes_.empty());
   scopes_.push_back({++scope_ids_, {}});
+  if (trace_.on()) [[unlikely]]
+    trace_.run_opened(run->number);
   return run;
 }
 
@@ -175,6 +177,8 @@ void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
   while (!scopes_.empty()) end_innermost_scope();
   run.build_error = std::move(build_error);
   run.progress.built = true;
+  if (trace_.on()) [[unlikely]]
+    trace_.run_built(run.number);
   sched_.seal_run(run.number);
   finish_runs();
   notable_ = true;
@@ -183,6 +187,8 @@ void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
 void Core::cancel_run(RunRecord& run) {
   if (run.done || run.cancelled) return;
   run.cancelled = true;
+  if (trace_.on()) [[unlikely]]
+    trace_.run_cancelled(run.number);
   const uint32_t cause = add_cause(Error(
       Code::kCancelled, Scope::kTask, fmt::format("run {} was cancelled", run.id), options_.path));
   if (cause != 0) causes_.pin(cause);
@@ -197,6 +203,9 @@ void Core::cancel_run(RunRecord& run) {
     for (auto slot = queued.rbegin(); slot != queued.rend(); ++slot) {
       const uint64_t ticket = sched_.slot(*slot).ticket;
       if (workers_[worker].endpoint->revoke(ticket)) {
+        if (trace_.on()) [[unlikely]] {
+          trace_.taken_back(traced(*slot), {worker, ticket});
+        }
         if (sched_.slot(*slot).member) {
           sched_.finish(*slot, sched::Outcome::kSkipped, cause);
         } else {
@@ -375,6 +384,9 @@ Core::Submitted Core::submit(RunRecord& run, const Job& job, const TaskArgs& arg
   run.cover_dependencies += sched_.cover_edges_made() - cover_edges;
   run.tasks.push_back(TaskState::kLive);
   ++run.progress.submitted;
+  if (trace_.on()) [[unlikely]] {
+    trace_.submitted(traced(index));
+  }
   *out = {run.id, sched_.slot(index).run_task};
   return Submitted::kDone;
 }

@@ -17,6 +17,7 @@
 #include "strata/task_args.h"
 #include "strata/tensor.h"
 #include "strata/worker_spec.h"
+#include "trace/ring.h"
 
 namespace strata::engine {
 
@@ -101,6 +102,7 @@ struct CoreOptions {
   uint64_t uid_high = 1;  // 64 random bits
   // Workers that a thread which goes on stepping keeps awake: cores less its own, at least one.
   uint32_t awake_max = 1;
+  trace::Recorder* trace = nullptr;  // the timeline, where there is one; it outlives the Core
 };
 
 struct NewBuffer {

@@ -20,6 +20,7 @@
 #include "os/futex.h"
 #include "runtime/call_frame.h"
 #include "runtime/pause.h"
+#include "runtime/task_trace.h"
 
 namespace strata::runtime {
 
@@ -28,18 +29,25 @@ using ChildMailbox = mailbox::ChildSide<mailbox::PlainMemory>;
 template <class Exec>
 class ChildHost {
  public:
-  // Both outlive this. `parent` wakes the parent.
-  ChildHost(ChildMailbox& side, Exec& executor, os::EventFd parent)
-      : side_(side), executor_(executor), parent_(std::move(parent)) {}
+  // All outlive this. `parent` wakes the parent; `trace` may be null.
+  ChildHost(ChildMailbox& side, Exec& executor, os::EventFd parent, TaskTrace* trace)
+      : side_(side), executor_(executor), parent_(std::move(parent)), trace_(trace) {}
 
   uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text) {
-    return executor_.control(command, request, text);
+    const uint64_t since = trace_ != nullptr ? trace_->now() : 0;
+    const uint32_t code = executor_.control(command, request, text);
+    if (trace_ != nullptr) trace_->control(since, command, request, code);
+    return code;
   }
   void run(const mailbox::TaskView& task, mailbox::TaskOutcome* outcome) {
     const Asked asked{&side_, &task};
     const mailbox::TaskPost post{task.task, task.callable, task.flags, task.block_dim,
                                  task.deadline_ms};
+    if (trace_ != nullptr) [[unlikely]]
+      trace_->begin(task.ticket, task.callable);
     executor_.run(post, task.args, {&ChildHost::cancelled, &asked}, outcome);
+    if (trace_ != nullptr) [[unlikely]]
+      trace_->end(outcome->outcome != mailbox::Outcome::kOk);
   }
   void signal_parent() { parent_.signal(); }
   // Without a timeout: the fork server's end is this process's, and it ends with the parent.
@@ -62,6 +70,7 @@ class ChildHost {
   ChildMailbox& side_;
   Exec& executor_;
   os::EventFd parent_;
+  TaskTrace* trace_;
 };
 
 }  // namespace strata::runtime

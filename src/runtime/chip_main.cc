@@ -7,15 +7,18 @@
 #include "os/shared_region.h"
 #include "runtime/child_host.h"
 #include "runtime/chip_executor.h"
+#include "runtime/task_trace.h"
+#include "runtime/timeline.h"
 
 namespace strata::runtime {
 
 Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start, os::EventFd parent) {
   const size_t heaps = spec.heap_bytes.size();
-  if (start.fds.size() != ChildSpec::kFixedFds + heaps + 1) {
+  const size_t timeline_at = ChildSpec::kFixedFds + heaps;
+  const size_t expected = timeline_at + (spec.timeline_bytes > 0 ? 1 : 0) + 1;
+  if (start.fds.size() != expected) {
     return Error(Code::kCorrupt, Scope::kProcess,
-                 fmt::format("{} descriptors came, not {}", start.fds.size(),
-                             ChildSpec::kFixedFds + heaps + 1));
+                 fmt::format("{} descriptors came, not {}", start.fds.size(), expected));
   }
   STRATA_ASSIGN(os::SharedRegion region,
                 os::SharedRegion::adopt(std::move(start.fds[0]), mailbox::kRegionBytes));
@@ -32,7 +35,15 @@ Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start, os::EventFd
   STRATA_ASSIGN(const std::unique_ptr<ChipExecutor> executor,
                 ChipExecutor::create({spec.chip->backend, spec.chip->memory_bytes}, std::move(host),
                                      *reinterpret_cast<device::ChipNote*>(note.data()), spec.path));
-  ChildHost<ChipExecutor> child(side, *executor, std::move(parent));
+  std::unique_ptr<Timeline> timeline;
+  std::unique_ptr<TaskTrace> trace;
+  if (spec.timeline_bytes > 0) {
+    STRATA_ASSIGN(timeline,
+                  Timeline::adopt(std::move(start.fds[timeline_at]), spec.timeline_bytes));
+    auto recorder = timeline->recorder(trace::Role::kChip, spec.path);
+    if (recorder) trace = std::make_unique<TaskTrace>(std::move(recorder));
+  }
+  ChildHost<ChipExecutor> child(side, *executor, std::move(parent), trace.get());
   mailbox::ChildLoop loop(side, child, spec.spin);
   return loop.run();
 }

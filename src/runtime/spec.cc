@@ -95,6 +95,11 @@ Result<void> check_child_spec(const WorkerSpec& child, int parent_level) {
                     "smaller",
                     child.level, parent_level));
   }
+  if (!child.timeline.empty()) {
+    return refuse(
+        "WorkerSpec::timeline is set for a Worker below another: the topmost one writes "
+        "the timeline of all");
+  }
   STRATA_TRY(check_spec(child));
   ChildSpec whole;
   whole.worker = child;

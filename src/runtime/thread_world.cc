@@ -105,7 +105,9 @@ base::Instant ThreadWorld::now() {
 }
 
 const void* ThreadWorld::self() const {
-  static thread_local char here;
+  // Not zero: mold 1.10 may place the protection of zeroed thread memory on a page that is not
+  // there.
+  static thread_local char here = 1;
   return &here;
 }
 

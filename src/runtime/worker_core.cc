@@ -52,8 +52,12 @@ Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec, WorkerPl
   STRATA_ASSIGN(os::SharedRegion heap,
                 os::SharedRegion::create("strata-heap", engine::heap_address_bytes(spec.limits)));
   STRATA_ASSIGN(os::SharedRegion hub, os::SharedRegion::create("strata-hub", mailbox::kHubBytes));
-  std::shared_ptr<WorkerCore> core(
-      new WorkerCore(std::move(spec), std::move(place), std::move(heap), std::move(hub)));
+  std::unique_ptr<runtime::Timeline> timeline;
+  if (place.path.empty()) {
+    STRATA_ASSIGN(timeline, runtime::Timeline::create(spec));
+  }
+  std::shared_ptr<WorkerCore> core(new WorkerCore(
+      std::move(spec), std::move(place), std::move(heap), std::move(hub), std::move(timeline)));
   STRATA_ASSIGN(core->world_, runtime::ThreadWorld::create(core->hub_, core->heap_, core->path_));
   core->front_ = std::make_unique<engine::Front<runtime::ThreadWorld>>(*core->world_, *core->core_);
   core->heed_cancel();
@@ -61,17 +65,22 @@ Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec, WorkerPl
 }
 
 WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap,
-                       os::SharedRegion hub)
+                       os::SharedRegion hub, std::unique_ptr<runtime::Timeline> timeline)
     : spec_(std::move(spec)),
       place_(std::move(place)),
       path_(path_of(spec_, place_)),
       heap_(std::move(heap)),
-      hub_(std::move(hub)) {
+      hub_(std::move(hub)),
+      timeline_(std::move(timeline)) {
+  if (timeline_) place_.timeline = timeline_.get();
+  if (place_.timeline != nullptr) {
+    recorder_ = place_.timeline->recorder(trace::Role::kParent, path_);
+  }
   const int cores = os::cores_in_affinity_mask();
   if (place_.permits < 0) place_.permits = cores - 1;
   core_ = std::make_unique<engine::Core>(
       engine::Core::Options{path_, spec_.limits, spec_.timeouts, random_bits(),
-                            static_cast<uint32_t>(std::max(1, cores - 1))});
+                            static_cast<uint32_t>(std::max(1, cores - 1)), recorder_.get()});
 }
 
 WorkerCore::~WorkerCore() {
@@ -90,10 +99,18 @@ Result<void> WorkerCore::init() {
   if (!started) {
     static_cast<void>(end_children());
     finish_close();
+    if (timeline_) timeline_->drop_file();
     return started;
   }
   life_ = Life::kRunning;
   return {};
+}
+
+std::unique_ptr<WorkerCore::InlineTrace> WorkerCore::inline_trace(const std::string& path) const {
+  if (place_.timeline == nullptr) return nullptr;
+  auto recorder = place_.timeline->recorder(trace::Role::kInline, path);
+  if (!recorder) return nullptr;
+  return std::make_unique<InlineTrace>(InlineTrace{runtime::TaskTrace(std::move(recorder))});
 }
 
 void WorkerCore::add_inline_endpoint(runtime::InnerWorker* inner) {
@@ -117,8 +134,10 @@ Result<void> WorkerCore::start_children() {
   if (count > 0) {
     // Else the process's server, which outlives this Worker, would keep the heap's pages with it.
     STRATA_TRY(heap_.set_inherited(false));
+    if (timeline_) STRATA_TRY(timeline_->set_inherited(false));
     STRATA_ASSIGN(server_, runtime::make_fork_server(spec_.allow_threads, spec_.inherit_fds));
     STRATA_TRY(heap_.set_inherited(true));
+    if (timeline_) STRATA_TRY(timeline_->set_inherited(true));
   }
   world_->set_permits(place_.permits - static_cast<int>(worker_count()) * permits_below());
   STRATA_TRY(make_chip_notes());
@@ -127,6 +146,7 @@ Result<void> WorkerCore::start_children() {
   for (uint32_t i = 0; i < count; ++i) {
     std::vector<int> fds = {mailboxes_[i].fd(), hub_.fd(), world_->signal_fd(), heap_.fd()};
     for (const WorkerPlace::Heap& heap : place_.heaps) fds.push_back(heap.fd);
+    if (place_.timeline != nullptr) fds.push_back(place_.timeline->fd());
     if (i < chip_count()) fds.push_back(chip_notes_[i].fd());
     world_->expect_child(i, i < chip_count() ? &chip_note(i) : nullptr);
     STRATA_TRY(server_->spawn(i, runtime::encode(child_spec(i)), fds));
@@ -192,6 +212,7 @@ Result<void> WorkerCore::close() {
   Life expected = Life::kRunning;
   if (!life_.compare_exchange_strong(expected, Life::kClosing)) {
     if (expected == Life::kCreated && life_.compare_exchange_strong(expected, Life::kClosed)) {
+      if (timeline_) timeline_->drop_file();
       return {};
     }
     if (expected == Life::kClosed) return {};
@@ -214,8 +235,11 @@ Result<void> WorkerCore::close() {
   Result<void> ended = end_children();
   finish_close();
   log_unseen_errors();
-  if (error) return *std::move(error);
-  return ended;
+  const Result<void> written = write_timeline();
+  if (!error && !ended) error = std::move(ended).error();
+  if (!error) return written;
+  if (!written) fmt::print(stderr, "strata: {}\n", written.error().to_string());
+  return *std::move(error);
 }
 
 // Asks the children to end, and kills those that do not.
@@ -246,6 +270,10 @@ Result<void> WorkerCore::end_children() {
                  path_);
   }
   return down;
+}
+
+Result<void> WorkerCore::write_timeline() {
+  return timeline_ ? timeline_->write() : Result<void>();
 }
 
 void WorkerCore::finish_close() {

@@ -16,7 +16,9 @@
 #include "runtime/chip_executor.h"
 #include "runtime/executor.h"
 #include "runtime/inner_worker.h"
+#include "runtime/task_trace.h"
 #include "runtime/thread_world.h"
+#include "runtime/timeline.h"
 #include "strata/worker.h"
 
 namespace strata {
@@ -30,7 +32,9 @@ struct WorkerPlace {
   std::string path = {};         // "L4/0"; empty for the root, which is "L4"
   std::vector<Heap> heaps = {};  // of the Workers above, the nearest first; they outlive this one
   int permits = -1;              // to spin, of this Worker and all below it; -1: cores - 1
-  std::string root_path = {};    // of a root that is not "L4"
+  // Of the root; null: none. It outlives this Worker.
+  const runtime::Timeline* timeline = nullptr;
+  std::string root_path = {};  // of a root that is not "L4"
 };
 
 class WorkerCore {
@@ -112,8 +116,14 @@ class WorkerCore {
     std::shared_ptr<WorkerCore> core;
     std::unique_ptr<runtime::InnerWorker> inner;
   };
+  // What the timeline is told of tasks that are calls in this process.
+  struct InlineTrace {
+    runtime::TaskTrace trace;
+    engine::InlineEndpoint* endpoint = nullptr;
+  };
 
-  WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap, os::SharedRegion hub);
+  WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap, os::SharedRegion hub,
+             std::unique_ptr<runtime::Timeline> timeline);
   uint32_t worker_count() const { return static_cast<uint32_t>(spec_.workers.size()); }
   uint32_t chip_count() const { return static_cast<uint32_t>(spec_.chips); }
   // Workers or chips: their ids are below this one, those of SUB children from here on.
@@ -124,6 +134,8 @@ class WorkerCore {
   engine::WorkerCaps caps_of(uint32_t worker) const;
   void heed_cancel();
   Result<void> start_inline();
+  std::unique_ptr<InlineTrace> inline_trace(const std::string& path) const;
+  Result<void> write_timeline();
   Result<void> add_inline_workers();
   void add_inline_endpoint(runtime::InnerWorker* inner);
   // `executor`: an Executor or a ChipExecutor, which outlives the endpoint. The next worker.
@@ -158,7 +170,10 @@ class WorkerCore {
   std::string path_;
   os::SharedRegion heap_;
   os::SharedRegion hub_;
-  std::vector<os::SharedRegion> mailboxes_;  // outlive the endpoints in core_
+  std::vector<os::SharedRegion> mailboxes_;      // outlive the endpoints in core_
+  std::unique_ptr<runtime::Timeline> timeline_;  // of the root, where there is one
+  std::unique_ptr<trace::Recorder> recorder_;    // of core_; null: off
+  std::vector<std::unique_ptr<InlineTrace>> inline_traces_;
   std::vector<InlineWorker> inline_workers_;
   std::vector<std::unique_ptr<runtime::Executor>> inline_executors_;
   std::vector<os::SharedRegion> chip_notes_;
@@ -184,32 +199,42 @@ class WorkerCore {
 
 template <class Exec>
 void WorkerCore::add_inline(Exec& executor, engine::WorkerCaps caps) {
-  auto run = [&executor](const mailbox::TaskPost& post, std::span<const std::byte> args,
-                         const std::atomic<bool>& cancelled) {
+  const auto number = static_cast<uint32_t>(inline_traces_.size());
+  inline_traces_.push_back(inline_trace(path_ + "/" + std::to_string(number)));
+  InlineTrace* const traced = inline_traces_.back().get();
+  auto run = [&executor, traced](const mailbox::TaskPost& post, std::span<const std::byte> args,
+                                 const std::atomic<bool>& cancelled) {
     mailbox::TaskOutcome outcome;
+    if (traced != nullptr) traced->trace.begin(traced->endpoint->running(), post.callable);
     executor.run(
         post, args,
         {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
          &cancelled},
         &outcome);
+    if (traced != nullptr) traced->trace.end(outcome.outcome != mailbox::Outcome::kOk);
     return engine::InlineOutcome{
         outcome.outcome,
         outcome.code,
         {outcome.result.begin(), outcome.result.end()},
         {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()}};
   };
-  auto control = [&executor](uint32_t command, std::span<const std::byte> request) {
+  auto control = [&executor, traced](uint32_t command, std::span<const std::byte> request) {
     std::string text;
     uint32_t code = 0;
-    if (command != mailbox::kCommandHello) code = executor.control(command, request, &text);
+    const uint64_t since = traced != nullptr ? traced->trace.now() : 0;
+    if (command != mailbox::kCommandHello) {
+      code = executor.control(command, request, &text);
+      if (traced != nullptr) traced->trace.control(since, command, request, code);
+    }
     const auto bytes = std::as_bytes(std::span(text));
     return std::pair(code, std::vector<std::byte>(bytes.begin(), bytes.end()));
   };
+  auto endpoint =
+      std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control});
+  if (traced != nullptr) traced->endpoint = endpoint.get();
   front_->call([&](engine::Core& core) {
-    const uint32_t worker = core.add_worker(
-        std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control}),
-        caps);
-    core.start_worker(worker, os::monotonic_now());
+    STRATA_CHECK(core.add_worker(std::move(endpoint), caps) == number);
+    core.start_worker(number, os::monotonic_now());
   });
 }
 

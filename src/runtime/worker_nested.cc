@@ -71,6 +71,7 @@ runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {
   for (const WorkerPlace::Heap& heap : place_.heaps) out.heap_bytes.push_back(heap.bytes.size());
   out.spin = world_->waiter_options();
   if (worker < chip_count()) out.chip = spec_.chip;
+  if (place_.timeline != nullptr) out.timeline_bytes = place_.timeline->bytes();
   if (worker < worker_count()) {
     out.worker = spec_.workers[worker];
     out.worker->allow_threads |= spec_.allow_threads;
@@ -83,8 +84,10 @@ Result<void> WorkerCore::add_inline_workers() {
   for (const WorkerSpec& child : spec_.workers) {
     WorkerSpec spec = child;
     spec.start = StartMethod::kInline;
-    WorkerPlace place{
-        fmt::format("{}/{}", path_, inline_workers_.size()), {{heap_.fd(), heap_.bytes()}}, 0};
+    WorkerPlace place{fmt::format("{}/{}", path_, inline_workers_.size()),
+                      {{heap_.fd(), heap_.bytes()}},
+                      0,
+                      place_.timeline};
     place.heaps.insert(place.heaps.end(), place_.heaps.begin(), place_.heaps.end());
     STRATA_ASSIGN(std::shared_ptr<WorkerCore> core,
                   WorkerCore::create(std::move(spec), std::move(place)));
