@@ -22,6 +22,7 @@ namespace strata {
 struct TensorArg {
   Tensor tensor;
   TensorArgType tag;
+  Transfer transfer = Transfer::kDefault;
 };
 
 class TaskArgs {
@@ -30,8 +31,9 @@ class TaskArgs {
   static constexpr size_t kScalarsMax = 256;
   static constexpr size_t kInlineBytesMax = 64 * 1024;
 
-  TaskArgs& add_tensor(const Tensor& tensor, TensorArgType tag) {
-    tensors_.push_back({tensor, tag});
+  TaskArgs& add_tensor(const Tensor& tensor, TensorArgType tag,
+                       Transfer transfer = Transfer::kDefault) {
+    tensors_.push_back({tensor, tag, transfer});
     return *this;
   }
 

@@ -42,7 +42,9 @@ uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps c
   STRATA_CHECK(worker == workers_.size());
   WorkerEntry& entry = workers_.emplace_back();
   entry.caps = caps;
-  nested_ = nested_ || caps.nested;
+  pool_transfers_[static_cast<size_t>(caps.pool)] = caps.transfers;
+  pool_kinds_[static_cast<size_t>(caps.pool)] |= caps.kinds;
+  refs_ = refs_ || caps.nested || caps.transfers != kInPlace;
   entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
   if (entry.inline_endpoint != nullptr) inline_.push_back(entry.inline_endpoint);
   entry.endpoint = std::move(endpoint);
@@ -81,7 +83,7 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
   entry.control_posted = false;
   controls_open_ -= static_cast<uint32_t>(entry.controls.size());
   entry.controls.clear();
-  registry_.on_worker_lost(worker);
+  registry_.on_worker_lost(worker, entry.loss);
   notable_ = true;
 }
 

@@ -79,7 +79,7 @@ bool Core::collect_members(const Job& job, std::span<const TaskArgs> members,
   for (size_t i = 0; i < members.size(); ++i) {
     Result<void> checked = model::check_args(members[i]);
     if (!checked) *error = std::move(checked).error();
-    if (!checked || !accesses_of(members[i], error)) {
+    if (!checked || !accesses_of(members[i], job.where.pool, error)) {
       *error = refuse((*error)->code(), fmt::format("member {}: {}", i, (*error)->message()),
                       options_.path);
       return false;

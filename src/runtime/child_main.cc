@@ -10,16 +10,15 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "mailbox/child_loop.h"
-#include "mailbox/plain_memory.h"
-#include "os/clock.h"
 #include "os/event_fd.h"
 #include "os/futex.h"
 #include "os/shared_region.h"
+#include "runtime/child_host.h"
 #include "runtime/child_spec.h"
+#include "runtime/chip_main.h"
 #include "runtime/context.h"
 #include "runtime/executor.h"
 #include "runtime/inner_worker.h"
-#include "runtime/pause.h"
 #include "runtime/task_trace.h"
 #include "runtime/timeline.h"
 #include "runtime/worker_core.h"
@@ -27,53 +26,7 @@
 namespace strata::runtime {
 namespace {
 
-using Side = mailbox::ChildSide<mailbox::PlainMemory>;
-
-class Host {
- public:
-  // `trace` may be null.
-  Host(Side& side, Executor& executor, os::EventFd parent, TaskTrace* trace)
-      : side_(side), executor_(executor), parent_(std::move(parent)), trace_(trace) {}
-
-  uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text) {
-    const uint64_t since = trace_ != nullptr ? trace_->now() : 0;
-    const uint32_t code = executor_.control(command, request, text);
-    if (trace_ != nullptr) trace_->control(since, command, request, code);
-    return code;
-  }
-  void run(const mailbox::TaskView& task, mailbox::TaskOutcome* outcome) {
-    const Asked asked{&side_, &task};
-    const mailbox::TaskPost post{task.task, task.callable, task.flags, task.block_dim,
-                                 task.deadline_ms};
-    if (trace_ != nullptr) [[unlikely]]
-      trace_->begin(task.ticket, task.callable);
-    executor_.run(post, task.args, {&Host::cancelled, &asked}, outcome);
-    if (trace_ != nullptr) [[unlikely]]
-      trace_->end(outcome->outcome != mailbox::Outcome::kOk);
-  }
-  void signal_parent() { parent_.signal(); }
-  // Without a timeout: the fork server's end is this process's, and it ends with the parent.
-  void sleep(const uint32_t* word) {
-    os::futex_wait(reinterpret_cast<const std::atomic<uint32_t>*>(word), 1);
-  }
-  int64_t now_ns() { return os::monotonic_now().ns; }
-  void pause() { cpu_pause(); }
-
- private:
-  struct Asked {
-    const Side* side;
-    const mailbox::TaskView* task;
-  };
-  static bool cancelled(const void* context) {
-    const auto* const asked = static_cast<const Asked*>(context);
-    return asked->side->cancelled(*asked->task);
-  }
-
-  Side& side_;
-  Executor& executor_;
-  os::EventFd parent_;
-  TaskTrace* trace_;
-};
+using Side = ChildMailbox;
 
 // The memory that a child maps at its start.
 struct Mappings {
@@ -123,7 +76,7 @@ Result<int> serve_helper(const ChildSpec& spec, Mappings& mapped, os::EventFd pa
   STRATA_ASSIGN(Side side, Side::attach({}, mapped.region.bytes(), mapped.hub.bytes()));
   Executor executor(mapped.segments(), spec.path);
   const std::unique_ptr<TaskTrace> trace = mapped.trace(trace::Role::kSub, spec.path);
-  Host host(side, executor, std::move(parent), trace.get());
+  ChildHost<Executor> host(side, executor, std::move(parent), trace.get());
   mailbox::ChildLoop loop(side, host, spec.spin);
   return loop.run();
 }
@@ -173,7 +126,7 @@ Result<int> serve_worker(const ChildSpec& spec, Mappings& mapped, os::EventFd pa
     InnerWorker inner(**core);
     Executor executor(mapped.segments(), spec.path, &inner);
     const std::unique_ptr<TaskTrace> trace = mapped.trace(trace::Role::kWorker, spec.path);
-    Host host(side, executor, std::move(parent), trace.get());
+    ChildHost<Executor> host(side, executor, std::move(parent), trace.get());
     mailbox::ChildLoop loop(side, host, spec.spin);
     status = loop.run();
   }
@@ -188,6 +141,7 @@ Result<int> serve(os::ChildStart& start) {
   STRATA_ASSIGN(const ChildSpec spec, decode_child_spec(start.spec));
   os::EventFd parent =
       os::EventFd::adopt(start.fds.size() > 2 ? std::move(start.fds[2]) : os::Fd());
+  if (spec.chip) return serve_chip(spec, start, std::move(parent));
   STRATA_ASSIGN(Mappings mapped, map(spec, start.fds));
   if (!spec.worker) return serve_helper(spec, mapped, std::move(parent));
   Result<int> status = serve_worker(spec, mapped, std::move(parent));

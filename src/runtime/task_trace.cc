@@ -48,6 +48,8 @@ void TaskTrace::control(uint64_t since, uint32_t command, std::span<const std::b
       names_[index] = recorder_->name(texts_[index]);
     }
     text = fmt::format("{} {}", what, texts_[index]);
+  } else if (command == static_cast<uint32_t>(engine::Command::kDropMapping)) {
+    text = "drop mapping";
   } else {
     text = fmt::format("control {}", command);
   }

@@ -29,6 +29,11 @@ Error refuse(Code code, std::string text) {
   return Error(code, Scope::kCall, std::move(text));
 }
 
+std::string path_of(const WorkerSpec& spec, const WorkerPlace& place) {
+  if (!place.path.empty()) return place.path;
+  return place.root_path.empty() ? fmt::format("L{}", spec.level) : place.root_path;
+}
+
 uint64_t random_bits() {
   uint64_t bits = 0;
   while (bits == 0) {
@@ -63,7 +68,7 @@ WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap
                        os::SharedRegion hub, std::unique_ptr<runtime::Timeline> timeline)
     : spec_(std::move(spec)),
       place_(std::move(place)),
-      path_(place_.path.empty() ? fmt::format("L{}", spec_.level) : place_.path),
+      path_(path_of(spec_, place_)),
       heap_(std::move(heap)),
       hub_(std::move(hub)),
       timeline_(std::move(timeline)) {
@@ -109,52 +114,15 @@ std::unique_ptr<WorkerCore::InlineTrace> WorkerCore::inline_trace(const std::str
 }
 
 void WorkerCore::add_inline_endpoint(runtime::InnerWorker* inner) {
-  const size_t number = inline_executors_.size();
+  const auto number = static_cast<uint32_t>(inline_chips_.size() + inline_executors_.size());
   inline_executors_.push_back(
       std::make_unique<runtime::Executor>(segments(), fmt::format("{}/{}", path_, number), inner));
-  runtime::Executor* const executor = inline_executors_.back().get();
-  inline_traces_.push_back(inline_trace(fmt::format("{}/{}", path_, number)));
-  InlineTrace* const traced = inline_traces_.back().get();
-  auto run = [executor, traced](const mailbox::TaskPost& post, std::span<const std::byte> args,
-                                const std::atomic<bool>& cancelled) {
-    mailbox::TaskOutcome outcome;
-    if (traced != nullptr) traced->trace.begin(traced->endpoint->running(), post.callable);
-    executor->run(
-        post, args,
-        {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
-         &cancelled},
-        &outcome);
-    if (traced != nullptr) traced->trace.end(outcome.outcome != mailbox::Outcome::kOk);
-    return engine::InlineOutcome{
-        outcome.outcome,
-        outcome.code,
-        {outcome.result.begin(), outcome.result.end()},
-        {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()}};
-  };
-  auto control = [executor, traced](uint32_t command, std::span<const std::byte> request) {
-    std::string text;
-    uint32_t code = 0;
-    const uint64_t since = traced != nullptr ? traced->trace.now() : 0;
-    if (command != mailbox::kCommandHello) {
-      code = executor->control(command, request, &text);
-      if (traced != nullptr) traced->trace.control(since, command, request, code);
-    }
-    const auto bytes = std::as_bytes(std::span(text));
-    return std::pair(code, std::vector<std::byte>(bytes.begin(), bytes.end()));
-  };
-  auto endpoint =
-      std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control});
-  if (traced != nullptr) traced->endpoint = endpoint.get();
-  front_->call([&](engine::Core& core) {
-    const uint32_t worker =
-        core.add_worker(std::move(endpoint), caps_of(static_cast<uint32_t>(number)));
-    STRATA_CHECK(worker == number);
-    core.start_worker(worker, os::monotonic_now());
-  });
+  add_inline(*inline_executors_.back(), caps_of(number));
 }
 
 Result<void> WorkerCore::start_inline() {
   STRATA_TRY(add_inline_workers());
+  STRATA_TRY(add_inline_chips());
   if (spec_.sub_workers > 0) add_inline_endpoint(nullptr);
   front_->call([&](engine::Core& core) { core.expect_no_more_workers(); });
   engine_ = std::thread([this] { front_->engine_main(); });
@@ -162,7 +130,7 @@ Result<void> WorkerCore::start_inline() {
 }
 
 Result<void> WorkerCore::start_children() {
-  const uint32_t count = worker_count() + static_cast<uint32_t>(spec_.sub_workers);
+  const uint32_t count = next_count() + static_cast<uint32_t>(spec_.sub_workers);
   if (count > 0) {
     // Else the process's server, which outlives this Worker, would keep the heap's pages with it.
     STRATA_TRY(heap_.set_inherited(false));
@@ -172,13 +140,15 @@ Result<void> WorkerCore::start_children() {
     if (timeline_) STRATA_TRY(timeline_->set_inherited(true));
   }
   world_->set_permits(place_.permits - static_cast<int>(worker_count()) * permits_below());
+  STRATA_TRY(make_chip_notes());
   STRATA_TRY(add_endpoints(count));
   if (count > 0) STRATA_TRY(world_->watch_server(*server_, count));
   for (uint32_t i = 0; i < count; ++i) {
     std::vector<int> fds = {mailboxes_[i].fd(), hub_.fd(), world_->signal_fd(), heap_.fd()};
     for (const WorkerPlace::Heap& heap : place_.heaps) fds.push_back(heap.fd);
     if (place_.timeline != nullptr) fds.push_back(place_.timeline->fd());
-    world_->expect_child(i);
+    if (i < chip_count()) fds.push_back(chip_notes_[i].fd());
+    world_->expect_child(i, i < chip_count() ? &chip_note(i) : nullptr);
     STRATA_TRY(server_->spawn(i, runtime::encode(child_spec(i)), fds));
   }
   front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
@@ -313,11 +283,11 @@ void WorkerCore::finish_close() {
 }
 
 std::vector<Worker::Child> WorkerCore::sub_children() {
-  return children(worker_count(), worker_count() + static_cast<uint32_t>(spec_.sub_workers));
+  return children(next_count(), next_count() + static_cast<uint32_t>(spec_.sub_workers));
 }
 
 std::vector<Worker::Child> WorkerCore::next_level_children() {
-  return children(0, worker_count());
+  return children(0, next_count());
 }
 
 std::vector<Worker::Child> WorkerCore::children(uint32_t begin, uint32_t end) {

@@ -56,6 +56,10 @@ int WorkerCore::permits_below() const {
 engine::WorkerCaps WorkerCore::caps_of(uint32_t worker) const {
   constexpr uint32_t kPlain = 1u << static_cast<uint32_t>(CallableKind::kNativeImport) |
                               1u << static_cast<uint32_t>(CallableKind::kLocalFunction);
+  if (worker < chip_count()) {
+    return {engine::Pool::kNext, 1u << static_cast<uint32_t>(CallableKind::kChipCallable), false,
+            engine::kCanCopy | engine::kCanMap};
+  }
   const bool nested = worker < worker_count();
   return {nested ? engine::Pool::kNext : engine::Pool::kSub, kPlain, nested};
 }
@@ -66,6 +70,7 @@ runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {
   out.heap_bytes.push_back(heap_.size());
   for (const WorkerPlace::Heap& heap : place_.heaps) out.heap_bytes.push_back(heap.bytes.size());
   out.spin = world_->waiter_options();
+  if (worker < chip_count()) out.chip = spec_.chip;
   if (place_.timeline != nullptr) out.timeline_bytes = place_.timeline->bytes();
   if (worker < worker_count()) {
     out.worker = spec_.workers[worker];
@@ -120,7 +125,7 @@ Result<InnerReceipt> WorkerCore::register_inner(const Callable& callable,
   }
   STRATA_ASSIGN(registry::PreparePayload payload, payload_of(callable));
   payload.inner = true;
-  STRATA_ASSIGN(const registry::EntryRef entry, front_->register_callable(payload, only));
+  STRATA_ASSIGN(const registry::EntryRef entry, register_with_blob(callable, payload, only));
   return InnerReceipt{
       model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
       payload.name,
@@ -143,7 +148,9 @@ Result<void> WorkerCore::unregister_inner(const InnerReceipt& receipt) {
 
 // ---------------------------------------------------------------- for the Worker above
 
-Result<registry::EntryRef> WorkerCore::register_payload(const registry::PreparePayload& payload) {
+Result<registry::EntryRef> WorkerCore::register_payload(registry::PreparePayload payload) {
+  // The heaps of the Workers above come after this one's.
+  if (payload.blob_bytes > 0) ++payload.blob_segment;
   return front_->register_callable(payload);
 }
 
