@@ -239,7 +239,7 @@ bool Core::accesses_of(const TaskArgs& args, std::optional<Error>* error) {
                              model::kTransferMap, entry->bytes});
       continue;
     }
-    if (auto refusal = imports_.refusal(entry->import, *region, arg.tag)) {
+    if (auto refusal = imports_.refusal(entry->import, arg.tensor, *region, arg.tag)) {
       *error = std::move(refusal);
       return false;
     }

@@ -44,6 +44,8 @@ struct WorkerCaps {
   Pool pool = Pool::kSub;
   uint32_t kinds = ~0u;
   bool nested = false;  // a Worker itself: it takes inner registrations
+  // More time for a control than Timeouts::control_ms: it passes it on.
+  uint32_t control_more_ms = 0;
 };
 
 // Where a task may go.

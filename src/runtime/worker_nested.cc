@@ -57,7 +57,8 @@ engine::WorkerCaps WorkerCore::caps_of(uint32_t worker) const {
   constexpr uint32_t kPlain = 1u << static_cast<uint32_t>(CallableKind::kNativeImport) |
                               1u << static_cast<uint32_t>(CallableKind::kLocalFunction);
   const bool nested = worker < worker_count();
-  return {nested ? engine::Pool::kNext : engine::Pool::kSub, kPlain, nested};
+  if (!nested) return {engine::Pool::kSub, kPlain};
+  return {engine::Pool::kNext, kPlain, true, runtime::control_below_ms(spec_.workers[worker])};
 }
 
 runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {

@@ -151,6 +151,9 @@ TEST_P(Inner, ViewWhoseBytesAreNotDecidedNeedsThemAll) {
   const Buffer x = worker_->create_buffer(64 * 8).value();
   // The range around them is the argument's, whole.
   EXPECT_TRUE(run<use_cover>(TaskArgs().add_tensor(x.tensor<int64_t>({64}), INPUT)).ok());
+  Tensor odd = x.tensor<int64_t>({2, 2, 2}, 8);
+  odd.stride = {17, 5, 2};
+  EXPECT_TRUE(run<pass_on>(TaskArgs().add_tensor(odd, INOUT).add_scalar(INOUT)).ok());
   const Tensor columns = x.tensor<int64_t>({8, 8}).block(0, 0, 8, 7);
   expect_error(run<use_cover>(TaskArgs().add_tensor(columns, INPUT)), Code::kTaskFailed,
                "cannot be decided");
@@ -287,6 +290,31 @@ TEST_P(Inner, TemporariesAndScopesCarryDataBetweenInnerTasks) {
     EXPECT_EQ(x.as<int64_t>()[8], 30);
     EXPECT_EQ(x.as<int64_t>()[11], 35);
   }
+}
+
+void by_automatic_storage(Call& call) {
+  InnerOrchestrator orch = call.orchestrator();
+  TaskArgs first = TaskArgs()
+                       .add_tensor(call.ref(0), INPUT)
+                       .add_tensor(Tensor::without_storage<int64_t>({8}), OUTPUT)
+                       .add_scalar(int64_t{10});
+  orch.submit_sub(orch.inner_handle<copy_add>(), first);
+  orch.submit_sub(orch.inner_handle<copy_add>(), TaskArgs()
+                                                     .add_tensor(first.tensor(1), INPUT)
+                                                     .add_tensor(call.ref(1), OUTPUT)
+                                                     .add_scalar(int64_t{10}));
+}
+
+TEST_P(Inner, OutputWithoutStorageGetsSome) {
+  worker_->register_inner(local_function<copy_add>("copy_add")).value();
+  worker_->init().value();
+  const Buffer x = worker_->create_buffer(2 * 64).value();
+  x.as<int64_t>()[3] = 5;
+  run<by_automatic_storage>(TaskArgs()
+                                .add_tensor(x.tensor<int64_t>({8}), INPUT)
+                                .add_tensor(x.tensor<int64_t>({8}, 64), OUTPUT))
+      .value();
+  EXPECT_EQ(x.as<int64_t>()[11], 25);
 }
 
 void wait_for_failure(Call& call) {
