@@ -104,6 +104,19 @@ class InnerOrchestrator {
                                     &out));
     return {out.run, out.task};
   }
+  // Arguments that are not const may have OUTPUT tensors without storage
+  // (Tensor::without_storage): each becomes a temporary, and `args` names it afterwards.
+  TaskRef submit_sub(const InnerHandle& callable, TaskArgs& args,
+                     const CallConfig& config = {}) const {
+    give_storage(args);
+    return submit_sub(callable, static_cast<const TaskArgs&>(args), config);
+  }
+  TaskRef submit_next_level(const InnerHandle& callable, TaskArgs& args,
+                            const CallConfig& config = {}, int worker = -1) const {
+    give_storage(args);
+    return submit_next_level(callable, static_cast<const TaskArgs&>(args), config, worker);
+  }
+
   // One task of several members, each on a worker of its own, started together.
   TaskRef submit_sub_group(const InnerHandle& callable, std::span<const TaskArgs> members,
                            const CallConfig& config = {}) const {
@@ -200,6 +213,15 @@ class InnerOrchestrator {
     std::vector<strata_task_args> raw;
   };
 
+  void give_storage(TaskArgs& args) const {
+    for (size_t i = 0; i < args.tensors().size(); ++i) {
+      const TensorArg& arg = args.tensors()[i];
+      if (arg.tag != TensorArgType::kOutput || !arg.tensor.wants_storage()) continue;
+      if (arg.tensor.rank > Tensor::kRankMax) continue;  // submit refuses it
+      args.set_tensor(
+          i, temporary(arg.tensor.dtype, std::span(arg.tensor.shape.data(), arg.tensor.rank)));
+    }
+  }
   static strata_task_config raw_config(const CallConfig& config) {
     return {config.block_dim, config.flags, config.deadline_ms, 0};
   }

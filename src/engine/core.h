@@ -196,6 +196,7 @@ class Core final : private EndpointSink {
   bool registry_waits() const { return registry_.has_actions() || registry_.has_ready(); }
   void post_controls(uint32_t worker, base::Instant now);
   void control_posted(uint32_t worker, base::Instant now);
+  std::optional<uint32_t> control_limit_ms(const WorkerEntry& entry) const;
   void check_control_deadlines(base::Instant now);
   void doubt(uint32_t worker, std::string reason);
   void refuse_worker(uint32_t worker, const std::string& reason);

@@ -123,19 +123,27 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
   notable_ = true;
 }
 
+// Nothing where no deadline runs for the worker's control. The greeting of a child Worker waits for
+// all that is below it: whoever starts it has a limit for that.
+std::optional<uint32_t> Core::control_limit_ms(const WorkerEntry& entry) const {
+  if (!entry.control_posted || entry.state == WorkerState::kLost) return std::nullopt;
+  if (entry.inline_endpoint != nullptr) return std::nullopt;  // a call here cannot be ended
+  if (entry.caps.nested && entry.state == WorkerState::kGreeted) return std::nullopt;
+  return options_.timeouts.control_ms +
+         std::min(entry.caps.control_more_ms, ~uint32_t{0} - 1 - options_.timeouts.control_ms);
+}
+
 // A control has its time from the moment when no task stands before it.
 void Core::check_control_deadlines(base::Instant now) {
-  const base::Duration limit = base::Duration::from_ms(options_.timeouts.control_ms);
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
     WorkerEntry& entry = workers_[worker];
-    if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
-    if (entry.inline_endpoint != nullptr) continue;  // a call in this process cannot be ended
+    const std::optional<uint32_t> limit_ms = control_limit_ms(entry);
+    if (!limit_ms) continue;
     if (sched_.queues().length(worker) > 0) {
       entry.control_since = now;
-    } else if (now - entry.control_since > limit) {
+    } else if (now - entry.control_since > base::Duration::from_ms(*limit_ms)) {
       STRATA_MARK("engine: a control is not answered in time");
-      doubt(worker,
-            fmt::format("it did not answer a control within {} ms", options_.timeouts.control_ms));
+      doubt(worker, fmt::format("it did not answer a control within {} ms", *limit_ms));
       entry.control_since = now;
     }
   }
@@ -145,10 +153,9 @@ base::Instant Core::next_deadline() const {
   if (registry_waits() || !dropped_.empty()) return {};  // for a step that has the time
   base::Instant next = base::Instant::never();
   for (const WorkerEntry& entry : workers_) {
-    if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
-    if (entry.inline_endpoint != nullptr) continue;
-    next = std::min(
-        next, entry.control_since + base::Duration::from_ms(options_.timeouts.control_ms + 1));
+    const std::optional<uint32_t> limit_ms = control_limit_ms(entry);
+    if (!limit_ms) continue;
+    next = std::min(next, entry.control_since + base::Duration::from_ms(*limit_ms + 1));
   }
   return next;
 }

@@ -19,7 +19,7 @@ Result<void> Core::begin_imports(std::span<const ImportedArg> args,
       end_imports();
       return std::move(region).error();
     }
-    imports_.grant(*import, *region, arg.tag);
+    imports_.grant(*import, arg.tensor, *region, arg.tag);
     indices->push_back(imports_.at(*import).index);
   }
   return {};

@@ -248,7 +248,7 @@ bool Core::accesses_of(const TaskArgs& args, Pool pool, std::optional<Error>* er
     accesses_.push_back({arg.tensor.buffer_index, *region, reads(arg.tag), writes(arg.tag)});
     const bool own = entry->import == buffer::BufferTable::kOwn;
     if (!own) {
-      if (auto refusal = imports_.refusal(entry->import, *region, arg.tag)) {
+      if (auto refusal = imports_.refusal(entry->import, arg.tensor, *region, arg.tag)) {
         *error = std::move(refusal);
         return false;
       }

@@ -54,6 +54,8 @@ struct WorkerCaps {
   uint32_t kinds = ~0u;
   bool nested = false;            // a Worker itself: it takes inner registrations
   uint32_t transfers = kInPlace;  // the same for all workers of a pool
+  // More time for a control than Timeouts::control_ms: it passes it on.
+  uint32_t control_more_ms = 0;
 };
 
 // "NATIVE_IMPORT, LOCAL_FUNCTION".

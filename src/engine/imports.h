@@ -40,9 +40,10 @@ class Imports {
   uint32_t add(const Import& import);
   uint32_t next_number() const { return static_cast<uint32_t>(imports_.size()); }
   const Import& at(uint32_t import) const { return imports_[import]; }
-  void grant(uint32_t import, const graph::Region& region, TensorArgType tag);
-  // Why an inner task may not use those bytes of the import like that; nothing where it may.
-  std::optional<Error> refusal(uint32_t import, const graph::Region& region,
+  void grant(uint32_t import, const Tensor& tensor, const graph::Region& region, TensorArgType tag);
+  // Why an inner task may not use that tensor of the import, whose bytes are `region`, like that;
+  // nothing where it may. The bytes lie within one argument, or the tensor is one.
+  std::optional<Error> refusal(uint32_t import, const Tensor& tensor, const graph::Region& region,
                                TensorArgType tag) const;
   std::span<const Import> all() const { return imports_; }
   void clear();
@@ -50,6 +51,7 @@ class Imports {
  private:
   struct Right {
     uint32_t import;
+    Tensor tensor;
     graph::Region region;
     TensorArgType tag;
   };

@@ -22,6 +22,10 @@ Error refuse(std::string text) {
   return Error(Code::kInvalidArgument, Scope::kCall, std::move(text));
 }
 
+uint32_t clamped(uint64_t ms) {
+  return static_cast<uint32_t>(std::min(ms, uint64_t{~uint32_t{0}}));
+}
+
 Result<void> check_limits(const Limits& limits) {
   if (limits.slots < 1 || limits.slots > (1u << 24)) {
     return refuse(fmt::format("Limits::slots is 1 to {}, not {}", 1u << 24, limits.slots));
@@ -114,7 +118,19 @@ Result<void> check_child_spec(const WorkerSpec& child, int parent_level) {
 uint32_t exit_grace_ms(const WorkerSpec& spec) {
   uint32_t below = 0;
   for (const WorkerSpec& worker : spec.workers) below = std::max(below, exit_grace_ms(worker));
-  return spec.timeouts.exit_ms + std::min(below, ~uint32_t{0} - spec.timeouts.exit_ms);
+  return clamped(uint64_t{spec.timeouts.exit_ms} + below);
+}
+
+uint32_t ready_limit_ms(const WorkerSpec& spec) {
+  uint32_t below = 0;
+  for (const WorkerSpec& worker : spec.workers) below = std::max(below, ready_limit_ms(worker));
+  return clamped(uint64_t{spec.timeouts.child_ready_ms} + below);
+}
+
+uint32_t control_below_ms(const WorkerSpec& child) {
+  uint32_t below = 0;
+  for (const WorkerSpec& worker : child.workers) below = std::max(below, control_below_ms(worker));
+  return clamped(4 * uint64_t{child.timeouts.control_ms} + 2 * uint64_t{below});
 }
 
 }  // namespace strata::runtime

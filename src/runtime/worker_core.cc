@@ -172,7 +172,7 @@ Result<void> WorkerCore::add_endpoints(uint32_t count) {
 }
 
 Result<void> WorkerCore::wait_ready() {
-  const uint32_t limit_ms = spec_.timeouts.child_ready_ms;
+  const uint32_t limit_ms = runtime::ready_limit_ms(spec_);
   std::optional<Error> lost;
   const bool ready = front_->wait(
       "its children to be ready", os::monotonic_now() + base::Duration::from_ms(limit_ms),

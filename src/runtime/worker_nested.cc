@@ -61,7 +61,11 @@ engine::WorkerCaps WorkerCore::caps_of(uint32_t worker) const {
             engine::kCanCopy | engine::kCanMap};
   }
   const bool nested = worker < worker_count();
-  return {nested ? engine::Pool::kNext : engine::Pool::kSub, kPlain, nested};
+  if (!nested) return {engine::Pool::kSub, kPlain};
+  return {.pool = engine::Pool::kNext,
+          .kinds = kPlain,
+          .nested = true,
+          .control_more_ms = runtime::control_below_ms(spec_.workers[worker])};
 }
 
 runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {

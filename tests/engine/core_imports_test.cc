@@ -133,6 +133,29 @@ TEST(CoreNested, InnerRegistrationsGoToWorkersAloneAndComeToThemLater) {
   EXPECT_EQ(rig.fake(helper).commands.size(), 3u);
 }
 
+TEST(CoreNested, ControlsOfAWorkerHaveTheTimeOfWhatIsBelowIt) {
+  CoreRig rig(0);
+  const auto limit = base::Duration::from_ms(rig.core.options().timeouts.control_ms);
+  const uint32_t nested =
+      rig.add_worker({.pool = Pool::kNext, .nested = true, .control_more_ms = 1000});
+  rig.core.start_worker(nested, rig.now);
+  rig.step();
+  // Its greeting waits for its children: that is bounded by whoever starts it.
+  rig.now = rig.now + limit + base::Duration::from_s(3600);
+  rig.step();
+  EXPECT_EQ(rig.core.next_deadline(), base::Instant::never());
+  EXPECT_FALSE(rig.core.has_chores());
+  rig.settle();
+  ASSERT_TRUE(rig.core.begin_register(native("gemm"), rig.now).ok());
+  rig.step();
+  rig.now = rig.now + limit + base::Duration::from_ms(1000);
+  rig.step();
+  EXPECT_FALSE(rig.core.has_chores());
+  rig.now = rig.now + base::Duration::from_ms(2);
+  rig.step();
+  EXPECT_NE(rig.kill_reason().find("did not answer a control within 31000 ms"), std::string::npos);
+}
+
 TEST(CoreNested, AWorkerThatSaysWhyItCannotStartIsLostForThatReason) {
   CoreRig rig(1);
   const uint32_t worker = rig.add_worker();

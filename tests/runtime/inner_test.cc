@@ -151,6 +151,9 @@ TEST_P(Inner, ViewWhoseBytesAreNotDecidedNeedsThemAll) {
   const Buffer x = worker_->create_buffer(64 * 8).value();
   // The range around them is the argument's, whole.
   EXPECT_TRUE(run<use_cover>(TaskArgs().add_tensor(x.tensor<int64_t>({64}), INPUT)).ok());
+  Tensor odd = x.tensor<int64_t>({2, 2, 2}, 8);
+  odd.stride = {17, 5, 2};
+  EXPECT_TRUE(run<pass_on>(TaskArgs().add_tensor(odd, INOUT).add_scalar(INOUT)).ok());
   const Tensor columns = x.tensor<int64_t>({8, 8}).block(0, 0, 8, 7);
   expect_error(run<use_cover>(TaskArgs().add_tensor(columns, INPUT)), Code::kTaskFailed,
                "cannot be decided");
@@ -289,6 +292,31 @@ TEST_P(Inner, TemporariesAndScopesCarryDataBetweenInnerTasks) {
   }
 }
 
+void by_automatic_storage(Call& call) {
+  InnerOrchestrator orch = call.orchestrator();
+  TaskArgs first = TaskArgs()
+                       .add_tensor(call.ref(0), INPUT)
+                       .add_tensor(Tensor::without_storage<int64_t>({8}), OUTPUT)
+                       .add_scalar(int64_t{10});
+  orch.submit_sub(orch.inner_handle<copy_add>(), first);
+  orch.submit_sub(orch.inner_handle<copy_add>(), TaskArgs()
+                                                     .add_tensor(first.tensor(1), INPUT)
+                                                     .add_tensor(call.ref(1), OUTPUT)
+                                                     .add_scalar(int64_t{10}));
+}
+
+TEST_P(Inner, OutputWithoutStorageGetsSome) {
+  worker_->register_inner(local_function<copy_add>("copy_add")).value();
+  worker_->init().value();
+  const Buffer x = worker_->create_buffer(2 * 64).value();
+  x.as<int64_t>()[3] = 5;
+  run<by_automatic_storage>(TaskArgs()
+                                .add_tensor(x.tensor<int64_t>({8}), INPUT)
+                                .add_tensor(x.tensor<int64_t>({8}, 64), OUTPUT))
+      .value();
+  EXPECT_EQ(x.as<int64_t>()[11], 25);
+}
+
 void wait_for_failure(Call& call) {
   InnerOrchestrator orch = call.orchestrator();
   const TaskRef task =
@@ -390,6 +418,93 @@ TEST_P(Inner, WrongCallsThrowWithTheReason) {
     EXPECT_NE(text.find(piece), std::string::npos) << piece << " in: " << text;
   }
   EXPECT_EQ(text.find("nothing; "), std::string::npos) << text;
+}
+
+// ---------------------------------------------------------------- groups and directed tasks
+
+// Both members of a group of two are in their tasks before either ends: tensor 0 counts them.
+void meet(Call& call) {
+  const auto count = call.tensor<uint32_t>(0);
+  ++word(count, 0);
+  while (word(count, 0) < 2) {
+    if (call.cancelled()) throw std::runtime_error("alone");
+    ::poll(nullptr, 0, 1);
+  }
+  call.tensor<int64_t>(1)(0) = ::getpid();
+}
+
+void meet_in_subs(Call& call) {
+  InnerOrchestrator orch = call.orchestrator();
+  const TaskArgs members[] = {
+      TaskArgs().add_tensor(call.ref(0), NO_DEP).add_tensor(call.ref(1), OUTPUT),
+      TaskArgs().add_tensor(call.ref(0), NO_DEP).add_tensor(call.ref(2), OUTPUT)};
+  orch.submit_sub_group(orch.inner_handle<meet>(), members);
+}
+
+void meet_in_hosts(Call& call) {
+  InnerOrchestrator orch = call.orchestrator();
+  const TaskArgs members[] = {
+      TaskArgs().add_tensor(call.ref(0), NO_DEP).add_tensor(call.ref(1), OUTPUT),
+      TaskArgs().add_tensor(call.ref(0), NO_DEP).add_tensor(call.ref(2), OUTPUT)};
+  const int workers[] = {1, 0};
+  orch.submit_next_level_group(orch.inner_handle<meet>(), members, {}, workers);
+}
+
+// The pids of the two that met.
+std::pair<int64_t, int64_t> met(Worker& worker, const CallableHandle& task) {
+  const Buffer count = worker.create_buffer(8).value();
+  const Buffer pids = worker.create_buffer(16).value();
+  run_one(worker, task,
+          TaskArgs()
+              .add_tensor(count.tensor<uint32_t>({1}), NO_DEP)
+              .add_tensor(pids.tensor<int64_t>({1}), OUTPUT)
+              .add_tensor(pids.tensor<int64_t>({1}, 8), OUTPUT))
+      .value();
+  return {pids.as<int64_t>()[0], pids.as<int64_t>()[1]};
+}
+
+TEST(InnerGroup, MembersOfAnInnerGroupRunAtTheSameTimeInHelpersOfTheirOwn) {
+  auto worker = Worker::create(pod(StartMethod::kFork, 1, 2)).value();
+  const auto task = registered<meet_in_subs>(*worker, "meet_in_subs");
+  worker->register_inner(local_function<meet>("meet")).value();
+  worker->init().value();
+  const auto [first, second] = met(*worker, task);
+  EXPECT_NE(first, second);
+  worker->close().value();
+}
+
+TEST(InnerGroup, MembersOfANextLevelGroupGoToTheWorkersNamed) {
+  auto worker =
+      Worker::create(level(5, StartMethod::kFork, 0, {pod(StartMethod::kFork, 2, 0)})).value();
+  const auto task = registered<meet_in_hosts>(*worker, "meet_in_hosts");
+  worker->register_inner(local_function<meet>("meet")).value();
+  worker->init().value();
+  const auto [first, second] = met(*worker, task);
+  const std::set<int> rack = descendants(worker->next_level_children()[0].pid);
+  EXPECT_TRUE(rack.contains(static_cast<int>(first)));
+  EXPECT_TRUE(rack.contains(static_cast<int>(second)));
+  EXPECT_NE(first, second);
+  worker->close().value();
+}
+
+TEST(InnerGroup, DirectedTasksGoToTheirHost) {
+  auto worker = Worker::create(pod(StartMethod::kFork, 3, 0)).value();
+  const auto task = registered<result_pid>(*worker, "result_pid");
+  worker->init().value();
+  const std::vector<Worker::Child> hosts = worker->next_level_children();
+  TaskRef refs[3];
+  auto handle = worker
+                    ->submit([&](Orchestrator& orch) {
+                      for (int i = 2; i >= 0; --i) {
+                        refs[i] = orch.submit_next_level(task, TaskArgs(), {}, i).value();
+                      }
+                    })
+                    .value();
+  handle.wait().value();
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(handle.result_as<int64_t>(refs[i]).value(), hosts[i].pid);
+  }
+  worker->close().value();
 }
 
 // ---------------------------------------------------------------- register_inner
@@ -503,6 +618,29 @@ TEST_P(Inner, FailureFarBelowUndoesAllAndNamesThePlace) {
   worker_->unregister_inner(receipt).value();
   expect_error(worker_->register_inner(add, {1}), Code::kNotFound, "L5/1/0 ");
   worker_->register_inner(add, {0}).value();
+}
+
+TEST(InnerInit, CallableForSomeWorkersIsKnownThereAloneWhenEverItIsRegistered) {
+  for (const bool late : {false, true}) {
+    auto worker = Worker::create(pod(StartMethod::kFork, 3, 1)).value();
+    const auto task = registered<use_nothing>(*worker, "use_nothing");
+    if (late) worker->init().value();
+    worker->register_inner(local_function<nothing>("nothing"), {1}).value();
+    const InnerReceipt second =
+        worker->register_inner(local_function<nothing>("nothing"), {2, 1}).value();
+    if (!late) worker->init().value();
+    const auto on = [&](int number) {
+      return worker->run([&](Orchestrator& orch) {
+        orch.submit_next_level(task, TaskArgs(), {}, number).value();
+      });
+    };
+    expect_error(on(0), Code::kTaskFailed, "is not registered with the Worker L4/0");
+    EXPECT_TRUE(on(1).ok());
+    EXPECT_TRUE(on(2).ok());
+    worker->unregister_inner(second).value();
+    EXPECT_TRUE(on(1).ok());
+    worker->close().value();
+  }
 }
 
 TEST(InnerInit, CallableThatALevelBelowRefusesFailsInitWithThePlace) {
