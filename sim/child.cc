@@ -197,6 +197,8 @@ uint32_t Child::answer(uint32_t command, std::span<const std::byte> request, std
         callables_.erase(known);
       }
       return 0;
+    case engine::Command::kDropMapping:
+      return refuse("there are no chips here");
     case engine::Command::kUnregister:
       if (known == callables_.end() || known->second.generation != generation ||
           !known->second.committed) {

@@ -32,8 +32,7 @@ Core::Core(Options options)
       registry_(options_.limits.callables),
       trace_(options_.trace, registry_),
       buffers_(options_.uid_high, options_.limits.buffers),
-      arena_(options_.limits.heap_bytes),
-      space_(heap_address_bytes(options_.limits)) {}
+      heap_(options_.limits) {}
 
 // ---------------------------------------------------------------- workers
 

@@ -14,14 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "buffer/arena.h"
 #include "buffer/buffer_table.h"
 #include "engine/cause_table.h"
 #include "engine/core_trace.h"
 #include "engine/core_types.h"
 #include "engine/imports.h"
 #include "engine/run_record.h"
-#include "engine/segment_space.h"
+#include "engine/heap.h"
 #include "model/args.h"
 #include "registry/registry.h"
 #include "sched/scheduler.h"
@@ -117,12 +116,7 @@ class Core final : private EndpointSink {
   // Before the leader sleeps: its core becomes free, so sleeping workers are woken for what waits
   // behind others. True: there are wakes to carry out.
   bool spread();
-  // What a waiting thread must hear of; counted for each that waits.
-  enum class Wake : uint8_t {
-    kRunEnd,  // no more than what the engine itself needs
-    kSoon,    // room for more tasks
-    kEach,    // every completion
-  };
+  using Wake = engine::Wake;
   void add_waiter(Wake wake) { ++waiters_[static_cast<size_t>(wake)]; }
   void drop_waiter(Wake wake) { --waiters_[static_cast<size_t>(wake)]; }
   // Tells the workers which completions are worth a wake-up of the sleeping engine; before the
@@ -137,14 +131,7 @@ class Core final : private EndpointSink {
   bool has_news() const;
   // A worker's full ring may empty without a word: look again soon.
   bool has_barred() const { return !barred_.empty(); }
-  // What a thread that spins without the token looks at: for each busy worker the first completion
-  // that lets something go on. To take them one by one would only make both sides wait for the
-  // lines between them.
-  struct Awaited {
-    const WorkerEndpoint* endpoint;
-    uint32_t ahead;
-    bool ready() const { return endpoint->has_news_ahead(ahead); }
-  };
+  using Awaited = engine::Awaited;
   void busy_endpoints(std::vector<Awaited>* out) const;
   // An inline worker with something to run: take() it, run() it without the token, put() it.
   InlineEndpoint* inline_work() const;
@@ -156,11 +143,11 @@ class Core final : private EndpointSink {
   using Kill = engine::Kill;
   using Punch = engine::Punch;
   bool has_wakes() const { return !wakes_.empty(); }
-  bool has_chores() const { return !kills_.empty() || !punches_.empty(); }
+  bool has_chores() const { return !kills_.empty() || heap_.has_punches(); }
   void take_wakes(std::vector<WorkerEndpoint*>* out) { out->swap(wakes_), wakes_.clear(); }
   std::vector<Kill> take_kills() { return std::exchange(kills_, {}); }
-  std::vector<Punch> take_punches() { return std::exchange(punches_, {}); }
-  void segment_punched(const Punch& punch) { space_.give(punch.heap_offset, punch.bytes); }
+  std::vector<Punch> take_punches() { return heap_.take_punches(); }
+  void segment_punched(const Punch& punch) { heap_.punched(punch); }
 
   const sched::Scheduler& scheduler() const { return sched_; }
   const Options& options() const { return options_; }
@@ -202,7 +189,6 @@ class Core final : private EndpointSink {
   void refuse_worker(uint32_t worker, const std::string& reason);
   void note_busy(uint32_t worker);
   void collect_freed();
-  void collect_droppable();
   uint32_t add_cause(Error error);
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
@@ -231,11 +217,7 @@ class Core final : private EndpointSink {
   std::array<uint32_t, sched::kPools> pool_transfers_{};  // of WorkerCaps
   std::array<uint32_t, sched::kPools> pool_kinds_{};      // what any worker of the pool can run
   std::vector<Uid> dropped_;  // buffers that are gone and that workers may have mapped
-  buffer::Arena arena_;
-  SegmentSpace space_;
-  std::vector<uint64_t> segment_offsets_;  // of the arena's segments in the heap
-  std::vector<uint64_t> segment_bytes_;
-  std::vector<uint32_t> free_segments_;
+  Heap heap_;
   CauseTable causes_;
   std::vector<WorkerEntry> workers_;
   std::vector<InlineEndpoint*> inline_;  // by worker
@@ -247,10 +229,6 @@ class Core final : private EndpointSink {
   std::array<std::shared_ptr<RunRecord>, sched::Scheduler::kRunsMax> runs_;
   std::array<uint32_t, sched::Scheduler::kRunsMax> cancel_causes_{};
   uint64_t run_ids_ = 0;
-  struct OpenScope {
-    uint64_t id;
-    std::vector<uint32_t> temporaries;
-  };
   void end_innermost_scope();
   void give_back_early(uint32_t index);
   std::vector<OpenScope> scopes_;  // of the run that is built; the first is the run's own
@@ -263,7 +241,6 @@ class Core final : private EndpointSink {
   std::vector<buffer::BufferTable::Freed> freed_;
   std::vector<WorkerEndpoint*> wakes_;
   std::vector<Kill> kills_;
-  std::vector<Punch> punches_;
   bool notable_ = false;
   bool spreading_ = false;
   bool wake_points_set_ = false;

@@ -17,35 +17,11 @@ namespace strata::engine {
 
 Result<Core::NewBuffer> Core::create_buffer(uint64_t bytes) {
   STRATA_TRY(buffers_.check_room());
-  for (;;) {
-    STRATA_ASSIGN(const buffer::Arena::Allocation got, arena_.allocate(bytes));
-    if (!got.needs_segment) {
-      const uint64_t offset = segment_offsets_[got.range.segment] + got.range.offset;
-      STRATA_ASSIGN(const uint32_t index, buffers_.create({.bytes = bytes,
-                                                           .segment = got.range.segment,
-                                                           .segment_offset = got.range.offset}));
-      return NewBuffer{index, buffers_.at(index).uid, offset, bytes, !got.range.zero};
-    }
-    if (arena_.has_droppable()) collect_droppable();  // idle ones that made way for this one
-    const auto offset = space_.take(got.segment_bytes);
-    if (!offset) {
-      return Error(Code::kResourceExhausted, Scope::kCall,
-                   fmt::format("no gap for a segment of {} bytes in the shared heap of {} bytes; "
-                               "Limits::heap_bytes enlarges it",
-                               got.segment_bytes, options_.limits.heap_bytes));
-    }
-    uint32_t segment = static_cast<uint32_t>(segment_offsets_.size());
-    if (free_segments_.empty()) {
-      segment_offsets_.push_back(*offset);
-      segment_bytes_.push_back(got.segment_bytes);
-    } else {
-      segment = free_segments_.back();
-      free_segments_.pop_back();
-      segment_offsets_[segment] = *offset;
-      segment_bytes_[segment] = got.segment_bytes;
-    }
-    arena_.add_segment(segment, got.segment_bytes);
-  }
+  STRATA_ASSIGN(const Heap::Range got, heap_.allocate(bytes));
+  STRATA_ASSIGN(const uint32_t index, buffers_.create({.bytes = bytes,
+                                                       .segment = got.segment,
+                                                       .segment_offset = got.segment_offset}));
+  return NewBuffer{index, buffers_.at(index).uid, got.heap_offset, bytes, got.dirty};
 }
 
 void Core::release_buffer(uint32_t index) {
@@ -61,18 +37,9 @@ void Core::collect_freed() {
     sched_.poison().drop_buffer(freed.index);
     if (freed.mapped) dropped_.push_back(freed.uid);
     if (freed.import || freed.segment == buffer::kNoSegment) continue;
-    arena_.free(freed.segment, freed.segment_offset);
+    heap_.free(freed.segment, freed.segment_offset);
   }
-  if (arena_.has_droppable()) collect_droppable();
-}
-
-void Core::collect_droppable() {
-  std::vector<uint32_t> droppable;
-  arena_.take_droppable(&droppable);
-  for (const uint32_t segment : droppable) {
-    punches_.push_back({segment_offsets_[segment], segment_bytes_[segment]});
-    free_segments_.push_back(segment);
-  }
+  heap_.collect();
 }
 
 Result<uint64_t> Core::begin_scope() {
@@ -98,7 +65,7 @@ void Core::end_scope(uint64_t scope) {
 void Core::give_back_early(uint32_t index) {
   const buffer::BufferTable::Entry& entry = buffers_.at(index);
   if (entry.references == 0) return;
-  arena_.free(entry.segment, entry.segment_offset);
+  heap_.free(entry.segment, entry.segment_offset);
   buffers_.detach_place(index);
 }
 
@@ -255,7 +222,7 @@ bool Core::accesses_of(const TaskArgs& args, Pool pool, std::optional<Error>* er
     }
     model::Placement& place = placements_.emplace_back();
     place.segment = own ? 0 : entry->segment;
-    place.offset = (own ? segment_offsets_[entry->segment] : 0) + entry->segment_offset;
+    place.offset = (own ? heap_.offset_of(entry->segment) : 0) + entry->segment_offset;
     place.buffer_bytes = entry->bytes;
     place.read_only = entry->read_only;
     if (in_place && arg.transfer == Transfer::kDefault && !entry->read_only) [[likely]]

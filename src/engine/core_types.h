@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/time.h"
 #include "engine/endpoint.h"
@@ -82,6 +83,28 @@ struct Kill {
 struct Punch {
   uint64_t heap_offset;
   uint64_t bytes;
+};
+
+// What a thread that spins without the token looks at: for each busy worker the first completion
+// that lets something go on. To take them one by one would only make both sides wait for the lines
+// between them.
+struct Awaited {
+  const WorkerEndpoint* endpoint;
+  uint32_t ahead;
+  bool ready() const { return endpoint->has_news_ahead(ahead); }
+};
+
+// What a waiting thread must hear of; counted for each that waits.
+enum class Wake : uint8_t {
+  kRunEnd,  // no more than what the engine itself needs
+  kSoon,    // room for more tasks
+  kEach,    // every completion
+};
+
+// A scope of the run that is built.
+struct OpenScope {
+  uint64_t id;
+  std::vector<uint32_t> temporaries;
 };
 
 // A class of workers, as long as neither the registry's epoch nor the class's stamp is another.
