@@ -106,7 +106,8 @@ void Core::drop_mappings(base::Instant now) {
   for (const Uid& uid : dropped_) {
     for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
       WorkerEntry& entry = workers_[worker];
-      if ((entry.caps.transfers & kCanMap) == 0 || entry.state == WorkerState::kLost) continue;
+      // One that is not ready has run no task, and so has mapped nothing.
+      if ((entry.caps.transfers & kCanMap) == 0 || entry.state != WorkerState::kReady) continue;
       STRATA_MARK("engine: a chip is told of a buffer that is gone");
       entry.controls.push_back({{}, uid});
       ++controls_open_;

@@ -138,7 +138,6 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
     spilled_.resize(header.tensor_count);
     tensors = spilled_.data();
   }
-  const bool with_refs = (header.flags & kArgsWithRefs) != 0;
   for (uint32_t i = 0; i < header.tensor_count; ++i) {
     strata_tensor& tensor = tensors[i];
     uint32_t index = 0;
@@ -162,9 +161,9 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
           fmt::format("tensor {} says {} bytes, its shape says {}", i, tensor.nbytes, nbytes));
     }
     if (segment.base != nullptr) tensor.data = segment.base + offset;
-    if (with_refs) refs_.push_back({{}, index, offset, 0, 0, false});
+    if (header.flags == kArgsWithRefs) refs_.push_back({{}, index, offset, 0, 0, false});
   }
-  if (with_refs) {
+  if (header.flags == kArgsWithRefs) {
     if (Result<void> taken = take_refs(&rest, segment_of, context); !taken) {
       refs_.clear();
       return taken;
