@@ -73,6 +73,8 @@ void Core::control_posted(uint32_t worker, base::Instant now) {
   entry.control_posted = true;
   entry.control_since = now;
   note_busy(worker);
+  if (!entry.in_posted) posted_.push_back(worker);
+  entry.in_posted = true;
   if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
 }
 
@@ -113,9 +115,16 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
 // A control has its time from the moment when no task stands before it.
 void Core::check_control_deadlines(base::Instant now) {
   const base::Duration limit = base::Duration::from_ms(options_.timeouts.control_ms);
-  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+  for (size_t i = 0; i < posted_.size();) {
+    const uint32_t worker = posted_[i];
     WorkerEntry& entry = workers_[worker];
-    if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
+    if (!entry.control_posted || entry.state == WorkerState::kLost) {
+      entry.in_posted = false;
+      posted_[i] = posted_.back();
+      posted_.pop_back();
+      continue;
+    }
+    ++i;
     if (entry.inline_endpoint != nullptr) continue;  // a call in this process cannot be ended
     if (sched_.queues().length(worker) > 0) {
       entry.control_since = now;
@@ -131,7 +140,8 @@ void Core::check_control_deadlines(base::Instant now) {
 base::Instant Core::next_deadline() const {
   if (registry_waits()) return {};  // for a step that has the time
   base::Instant next = base::Instant::never();
-  for (const WorkerEntry& entry : workers_) {
+  for (const uint32_t worker : posted_) {
+    const WorkerEntry& entry = workers_[worker];
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
     if (entry.inline_endpoint != nullptr) continue;
     next = std::min(

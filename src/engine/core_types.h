@@ -45,6 +45,8 @@ struct WorkerCaps {
   Pool pool = Pool::kSub;
   uint32_t kinds = ~0u;
   bool nested = false;  // a Worker itself: it takes inner registrations
+  // Whoever brings its news calls Core::news().note(worker): it is not looked at without.
+  bool notes_news = false;
 };
 
 // Where a task may go.
@@ -120,6 +122,7 @@ struct WorkerEntry {
   std::string doubt;                      // why its end has been asked for, where it has
   std::deque<registry::Action> controls;  // not posted yet, then the posted one in front
   bool control_posted = false;
+  bool in_posted = false;         // in Core::posted_
   base::Instant control_since{};  // when its lane became free for the posted control
 };
 
