@@ -1,7 +1,7 @@
 // What Strata costs for each task, in the public API alone. One argument names the group of figures
 // and each group is one process with one Worker, so that no figure pays for another's children.
 //
-//   strata_dispatch submit | run | chain | independent.1 | independent.2 | idle | wait
+//   strata_dispatch submit | run | hops3 | chain | independent.1 | independent.2 | idle | wait
 #include <strata/strata.h>
 #include <unistd.h>
 
@@ -195,22 +195,54 @@ void submit_group() {
 
 // One task at a time: submit, run, wait.
 
+// NAME.awake: back to back; NAME.asleep: after a pause each, so that all processes sleep.
+template <class Build>
+void one_at_a_time(const std::string& name, Worker& worker, Build&& build) {
+  const auto trip = [&] {
+    const double begun = now_us();
+    need(worker.run(build), "run");
+    return now_us() - begun;
+  };
+  figure(name + ".awake", median_of(scaled(10'000, 3'000), kLimitMs, trip), "us");
+  const auto rested = [&] {
+    sleep_us(kPauseUs);
+    return trip();
+  };
+  figure(name + ".asleep", median_of(scaled(300, 100), kLimitMs, rested), "us");
+}
+
 void run_group() {
   auto worker = worker_with(1);
   const CallableHandle task = callable<empty>(*worker, "empty");
   need(worker->init(), "init");
   const TaskArgs args;
-  const auto trip = [&] {
-    const double begun = now_us();
-    need(worker->run([&](Orchestrator& orch) { submit(orch, task, args); }), "run");
-    return now_us() - begun;
-  };
-  figure("strata.run.awake", median_of(scaled(10'000, 3'000), kLimitMs, trip), "us");
-  const auto rested = [&] {
-    sleep_us(kPauseUs);
-    return trip();
-  };
-  figure("strata.run.asleep", median_of(scaled(300, 100), kLimitMs, rested), "us");
+  one_at_a_time("strata.run", *worker, [&](Orchestrator& orch) { submit(orch, task, args); });
+  need(worker->close(), "close");
+}
+
+// A task of the Worker below: one SUB task of its own.
+void hop(strata::Call& call) {
+  const strata::InnerOrchestrator orch = call.orchestrator();
+  orch.submit_sub(orch.inner_handle<empty>(), TaskArgs());
+}
+
+// L4, L3 and one SUB child of that: three processes, four messages.
+void hops3_group() {
+  strata::WorkerSpec middle;
+  middle.sub_workers = 1;
+  strata::WorkerSpec top;
+  top.level = 4;
+  auto worker = need(Worker::create(std::move(top)), "create");
+  need(worker->add_worker(std::move(middle)), "add_worker");
+  const CallableHandle task = callable<hop>(*worker, "hop");
+  need(worker->register_inner(strata::local_function<empty>("empty")), "register_inner");
+  need(worker->init(), "init");
+  const TaskArgs args;
+  one_at_a_time("strata.hops3", *worker, [&](Orchestrator& orch) {
+    if (auto ref = orch.submit_next_level(task, args); !ref) {
+      fail("submit_next_level", ref.error().to_string());
+    }
+  });
   need(worker->close(), "close");
 }
 
@@ -323,6 +355,8 @@ int main(int argc, char** argv) {
     submit_group();
   } else if (group == "run") {
     run_group();
+  } else if (group == "hops3") {
+    hops3_group();
   } else if (group == "chain") {
     chain_group();
   } else if (group == "independent.1") {
@@ -334,7 +368,7 @@ int main(int argc, char** argv) {
   } else if (group == "wait") {
     wait_group();
   } else {
-    fail("usage", "submit | run | chain | independent.1 | independent.2 | idle | wait");
+    fail("usage", "submit | run | hops3 | chain | independent.1 | independent.2 | idle | wait");
   }
   return 0;
 }

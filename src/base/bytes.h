@@ -25,7 +25,10 @@ class ByteWriter {
     std::memcpy(bytes_.data() + at, &value, sizeof value);
   }
   void put_bytes(std::span<const std::byte> bytes) {
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    if (bytes.empty()) return;
+    const size_t at = bytes_.size();
+    bytes_.resize(at + bytes.size());
+    std::memcpy(bytes_.data() + at, bytes.data(), bytes.size());
   }
   // u32 length, then the bytes.
   void put_string(std::string_view text) {

@@ -44,6 +44,8 @@ uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps c
   pool_transfers_[static_cast<size_t>(caps.pool)] = caps.transfers;
   pool_kinds_[static_cast<size_t>(caps.pool)] |= caps.kinds;
   refs_ = refs_ || caps.nested || caps.transfers != kInPlace;
+  any_notes_news_ = any_notes_news_ || caps.notes_news;
+  if (caps.notes_news) news_.cover(worker);
   entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
   if (entry.inline_endpoint != nullptr) inline_.push_back(entry.inline_endpoint);
   entry.endpoint = std::move(endpoint);
@@ -101,7 +103,7 @@ void Core::ask_exit(base::Instant now) {
 }
 
 void Core::note_busy(uint32_t worker) {
-  if (workers_[worker].busy) return;
+  if (workers_[worker].busy || workers_[worker].caps.notes_news) return;
   workers_[worker].busy = true;
   busy_.push_back(worker);
 }
@@ -128,6 +130,7 @@ void Core::refuse_worker(uint32_t worker, const std::string& reason) {
 void Core::step(base::Instant now, bool streaming) {
   const bool timed = wants_time();  // else `now` says nothing
   if (!busy_.empty()) poll_workers(now, streaming);
+  if (news_.any()) poll_noted(now);
   if (!barred_.empty()) unbar_workers();
   if (timed) {
     pump_registry(now);
@@ -159,14 +162,7 @@ void Core::poll_workers(base::Instant now, bool streaming) {
     if (!idle && (entry.inline_endpoint != nullptr ||
                   (streaming ? entry.endpoint->has_news_ahead(ahead_of(worker))
                              : entry.endpoint->has_news()))) {
-      polled_ = worker;
-      if (const Result<void> polled = entry.endpoint->poll(*this); !polled) {
-        doubt(worker, polled.error().message());
-      }
-      if (entry.control_posted && !entry.endpoint->control_outstanding()) {
-        entry.control_posted = false;
-        post_controls(worker, now);
-      }
+      take_news(worker, now);
     }
     idle = idle || (sched_.queues().length(worker) == 0 && !entry.control_posted);
     if (idle) {
@@ -176,6 +172,28 @@ void Core::poll_workers(base::Instant now, bool streaming) {
     } else {
       ++i;
     }
+  }
+}
+
+void Core::poll_noted(base::Instant now) {
+  news_.drain([&](uint32_t worker) {
+    const WorkerEntry& entry = workers_[worker];
+    if (entry.state == WorkerState::kLost) return;
+    take_news(worker, now);
+    // A poll may leave some, and nobody says so again.
+    if (entry.endpoint->has_news()) news_.note(worker);
+  });
+}
+
+void Core::take_news(uint32_t worker, base::Instant now) {
+  WorkerEntry& entry = workers_[worker];
+  polled_ = worker;
+  if (const Result<void> polled = entry.endpoint->poll(*this); !polled) {
+    doubt(worker, polled.error().message());
+  }
+  if (entry.control_posted && !entry.endpoint->control_outstanding()) {
+    entry.control_posted = false;
+    post_controls(worker, now);
   }
 }
 
@@ -411,7 +429,7 @@ void Core::dispatch(sched::Assignment assignment) {
   }
   sched_.assigned(assignment, *ticket);
   note_busy(assignment.worker);
-  if (had_work) {
+  if (had_work && !entry.caps.notes_news) {
     // It has work and so is awake, unless it ends that this instant: the next step looks, when the
     // store is long since visible and the fence is cheap.
     entry.unconfirmed = true;
@@ -528,6 +546,7 @@ void Core::finish_runs() {
 // ---------------------------------------------------------------- for the waiting thread
 
 bool Core::has_news() const {
+  if (news_.any()) return true;
   for (const uint32_t worker : busy_) {
     const WorkerEntry& entry = workers_[worker];
     if (entry.inline_endpoint != nullptr) continue;
@@ -544,6 +563,7 @@ void Core::busy_endpoints(std::vector<Awaited>* out) const {
   for (const uint32_t worker : busy_) {
     out->push_back({workers_[worker].endpoint.get(), ahead_of(worker)});
   }
+  if (any_notes_news_) out->push_back({nullptr, 0, &news_});
 }
 
 // Half of the queue may end unseen while nobody waits for one of its tasks.

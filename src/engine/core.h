@@ -19,6 +19,7 @@
 #include "engine/core_trace.h"
 #include "engine/core_types.h"
 #include "engine/imports.h"
+#include "engine/news_set.h"
 #include "engine/run_record.h"
 #include "engine/heap.h"
 #include "model/args.h"
@@ -46,6 +47,8 @@ class Core final : private EndpointSink {
   const std::string& loss_reason(uint32_t worker) const { return workers_[worker].loss; }
   uint64_t tasks_done(uint32_t worker) const { return workers_[worker].tasks_done; }
   uint32_t worker_count() const { return static_cast<uint32_t>(workers_.size()); }
+  // For workers that note their news, from any thread: completions, and answers to controls.
+  NewsSet& news() { return news_; }
   void name_worker(uint32_t worker, std::string where) {
     workers_[worker].endpoint->set_where(std::move(where));
   }
@@ -159,6 +162,8 @@ class Core final : private EndpointSink {
   void on_abandoned(uint64_t task, uint64_t ticket, bool started) override;
 
   void poll_workers(base::Instant now, bool streaming);
+  void poll_noted(base::Instant now);
+  void take_news(uint32_t worker, base::Instant now);
   void dispatch_ready();
   bool may_wake() const;
   void assign_all();
@@ -221,8 +226,11 @@ class Core final : private EndpointSink {
   CauseTable causes_;
   std::vector<WorkerEntry> workers_;
   std::vector<InlineEndpoint*> inline_;  // by worker
-  std::vector<uint32_t> busy_;           // workers that may have news
-  std::vector<uint32_t> barred_;         // workers whose rings are full
+  std::vector<uint32_t> busy_;           // workers that may have news, but for those that note it
+  NewsSet news_;
+  bool any_notes_news_ = false;
+  std::vector<uint32_t> posted_;  // workers with a posted control, and some that had one
+  std::vector<uint32_t> barred_;  // workers whose rings are full
   bool workers_expected_ = true;
   uint32_t polled_ = 0;  // the worker whose news are being taken
   uint32_t controls_open_ = 0;

@@ -80,6 +80,8 @@ void Core::control_posted(uint32_t worker, base::Instant now) {
   entry.control_posted = true;
   entry.control_since = now;
   note_busy(worker);
+  if (!entry.in_posted) posted_.push_back(worker);
+  entry.in_posted = true;
   if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
 }
 
@@ -135,8 +137,16 @@ std::optional<uint32_t> Core::control_limit_ms(const WorkerEntry& entry) const {
 
 // A control has its time from the moment when no task stands before it.
 void Core::check_control_deadlines(base::Instant now) {
-  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+  for (size_t i = 0; i < posted_.size();) {
+    const uint32_t worker = posted_[i];
     WorkerEntry& entry = workers_[worker];
+    if (!entry.control_posted || entry.state == WorkerState::kLost) {
+      entry.in_posted = false;
+      posted_[i] = posted_.back();
+      posted_.pop_back();
+      continue;
+    }
+    ++i;
     const std::optional<uint32_t> limit_ms = control_limit_ms(entry);
     if (!limit_ms) continue;
     if (sched_.queues().length(worker) > 0) {
@@ -152,7 +162,8 @@ void Core::check_control_deadlines(base::Instant now) {
 base::Instant Core::next_deadline() const {
   if (registry_waits() || !dropped_.empty()) return {};  // for a step that has the time
   base::Instant next = base::Instant::never();
-  for (const WorkerEntry& entry : workers_) {
+  for (const uint32_t worker : posted_) {
+    const WorkerEntry& entry = workers_[worker];
     const std::optional<uint32_t> limit_ms = control_limit_ms(entry);
     if (!limit_ms) continue;
     next = std::min(next, entry.control_since + base::Duration::from_ms(*limit_ms + 1));

@@ -360,6 +360,8 @@ Core::Submitted Core::submit(RunRecord& run, const Job& job, const TaskArgs& arg
 
 std::optional<Error> Core::stuck() const {
   if (sched_.has_ready() || !busy_.empty() || !barred_.empty()) return std::nullopt;
+  // Of workers that note their news, which are in no list.
+  if (sched_.queues().queued() > 0 || controls_open_ > 0) return std::nullopt;
   if (workers_expected_ && sched_.queues().open_count() == 0 && sched_.live() > 0) {
     return std::nullopt;
   }

@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "engine/endpoint.h"
 #include "engine/inline_endpoint.h"
+#include "engine/news_set.h"
 #include "mailbox/child_loop.h"
 #include "registry/registry.h"
 #include "sched/types.h"
@@ -57,6 +58,8 @@ struct WorkerCaps {
   uint32_t transfers = kInPlace;  // the same for all workers of a pool
   // More time for a control than Timeouts::control_ms: it passes it on.
   uint32_t control_more_ms = 0;
+  // Whoever brings its news calls Core::news().note(worker): it is not looked at without.
+  bool notes_news = false;
 };
 
 // "NATIVE_IMPORT, LOCAL_FUNCTION".
@@ -89,9 +92,12 @@ struct Punch {
 // that lets something go on. To take them one by one would only make both sides wait for the lines
 // between them.
 struct Awaited {
-  const WorkerEndpoint* endpoint;
+  const WorkerEndpoint* endpoint;  // null: whatever is noted
   uint32_t ahead;
-  bool ready() const { return endpoint->has_news_ahead(ahead); }
+  const NewsSet* news = nullptr;
+  bool ready() const {
+    return endpoint != nullptr ? endpoint->has_news_ahead(ahead) : news->any();
+  }
 };
 
 // What a waiting thread must hear of; counted for each that waits.
@@ -166,6 +172,7 @@ struct WorkerEntry {
   std::string doubt;             // why its end has been asked for, where it has
   std::deque<Control> controls;  // not posted yet, then the posted one in front
   bool control_posted = false;
+  bool in_posted = false;         // in Core::posted_
   base::Instant control_since{};  // when its lane became free for the posted control
 };
 

@@ -110,7 +110,7 @@ std::optional<Assignment> Scheduler::place_directed(Run& run, uint64_t before, b
 std::optional<Assignment> Scheduler::next_take_back(bool wake) {
   if (first_run_ == next_run_) return std::nullopt;
   const Run& run = run_of(first_run_);
-  for (uint32_t cls = 0; cls < WorkerQueues::kClassesMax; ++cls) {
+  for (uint32_t cls = 0; cls < queues_.class_count(); ++cls) {
     if (cls >= kPools && class_users_[cls] == 0) continue;
     if ((run.shared_classes >> cls & 1) != 0) continue;  // that comes first
     Assignment out;

@@ -63,10 +63,12 @@ class WorkerQueues {
   uint32_t open_count(uint32_t cls) const { return classes_[cls].open; }
   uint32_t size() const { return static_cast<uint32_t>(workers_.size()); }
   uint32_t length(uint32_t worker) const { return workers_[worker].length; }
+  uint32_t queued() const { return queued_; }  // at all workers
 
   // A class of these workers; classes 0 to kPools - 1 are the pools. kNone where all are in use.
   uint32_t make_class(std::span<const uint32_t> workers);
   void drop_class(uint32_t cls);
+  uint32_t class_count() const { return static_cast<uint32_t>(classes_.size()); }  // ever made
   bool is_in(uint32_t worker, uint32_t cls) const {
     return (workers_[worker].classes >> cls & 1) != 0;
   }
@@ -112,14 +114,7 @@ class WorkerQueues {
   // Open workers that are not known to sleep.
   uint32_t awake_count() const { return open_ - cold_; }
 
-  void push(uint32_t worker, uint32_t slot) {
-    Worker& w = workers_[worker];
-    unlink(worker);
-    warm(worker);
-    w.slots[(w.first + w.length++) % kDepthMax] = slot;
-    clear_spent(worker);
-    link(worker);
-  }
+  void push(uint32_t worker, uint32_t slot);
 
   // Removes a slot wherever it stands: at the front when it completes, at the back when revoked.
   void remove(uint32_t worker, uint32_t slot);
@@ -243,6 +238,7 @@ class WorkerQueues {
   std::vector<Worker> workers_;
   std::vector<Class> classes_;
   uint32_t open_ = 0, cold_ = 0;
+  uint32_t queued_ = 0;
 };
 
 }  // namespace strata::sched

@@ -38,6 +38,16 @@ inline bool WorkerQueues::any_awake_empty() const {
   return false;
 }
 
+inline void WorkerQueues::push(uint32_t worker, uint32_t slot) {
+  Worker& w = workers_[worker];
+  unlink(worker);
+  warm(worker);
+  w.slots[(w.first + w.length++) % kDepthMax] = slot;
+  ++queued_;
+  clear_spent(worker);
+  link(worker);
+}
+
 inline void WorkerQueues::remove(uint32_t worker, uint32_t slot) {
   Worker& w = workers_[worker];
   STRATA_CHECK(w.length > 0);
@@ -55,6 +65,7 @@ inline void WorkerQueues::remove(uint32_t worker, uint32_t slot) {
     }
   }
   --w.length;
+  --queued_;
   w.barred = false;
   if (w.length == 0) clear_spent(worker);  // else it would stand behind the other empty ones
   link(worker);
