@@ -16,6 +16,8 @@ void add_options(CLI::App& app, Options* options) {
   app.add_option("--start", options->start, "How children start: fork, or inline (no processes)")
       ->check(CLI::IsMember({"fork", "inline"}))
       ->capture_default_str();
+  app.add_flag("--augment,!--no-augment", options->augment,
+               "Each image also moved by one pixel to each side: five times the samples");
 }
 
 }  // namespace ridge
