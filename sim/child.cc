@@ -8,6 +8,7 @@
 #include "engine/core.h"
 #include "sim/level_world.h"
 #include "sim/shared.h"
+#include "sim/timeline.h"
 
 namespace strata::sim {
 namespace {
@@ -117,7 +118,9 @@ void Child::run(const mailbox::TaskView& view, mailbox::TaskOutcome* out) {
                          fmt::format("{} is given a task of callable {}, which it does not have",
                                      name_, view.callable));
   }
+  shared_->timeline->begin_task(worker_, view.ticket);
   end_ = code_->run(view.args, [&] { return side_->cancelled(view); });
+  shared_->timeline->end_task(worker_);
   out->outcome = end_.outcome;
   out->code = end_.code;
   out->result = end_.result;

@@ -1,7 +1,6 @@
 #include "sim/level.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,8 +10,14 @@
 namespace strata::sim {
 namespace {
 
-engine::Core::Options core_options(const Options& options) {
+// Some lives have rings that are full soon.
+constexpr uint32_t ring_events(uint64_t seed) {
+  return seed % 4 == 0 ? 64 : 1u << 14;
+}
+
+engine::Core::Options core_options(const Options& options, trace::Recorder* recorder) {
   engine::Core::Options out;
+  out.trace = recorder;
   out.limits.slots = options.slots;
   out.limits.depth = options.depth;
   out.limits.buffers = options.buffers_max;
@@ -26,16 +31,6 @@ engine::Core::Options core_options(const Options& options) {
 
 }  // namespace
 
-Pages::Pages(size_t bytes)
-    : data_(static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))),
-      bytes_(bytes) {
-  STRATA_CHECK(data_ != MAP_FAILED);
-}
-Pages::~Pages() {
-  munmap(data_, bytes_);
-}
-
 void Level::Waker::operator()(const uint32_t*) const {
   level->parent_->drain();
   level->shared_->note("parent", EventKind::kWake, worker);
@@ -47,15 +42,17 @@ Level::Level(Shared* shared)
       parent_(shared->machine->make_process()),
       heap_(shared->options.heap_bytes),
       hub_pages_(mailbox::kHubBytes),
+      timeline_(shared->scheduler, ring_events(shared->options.seed)),
       memory_(parent_),
       hub_(memory_, hub_pages_.data()),
-      core_(core_options(shared->options)),
+      core_(core_options(shared->options, timeline_.parent())),
       world_(shared->machine, parent_, &hub_, shared->options, shared->log, hooks()),
       front_(world_, core_),
       late_left_(shared->options.late_workers),
       replacements_left_(shared->options.replacements),
       permits_(std::max<int32_t>(1, static_cast<int32_t>(shared->options.workers) - 1)) {
   shared->level = &world_;
+  shared->timeline = &timeline_;
   shared->heap = heap_.data();
   shared->hub = hub_pages_.data();
 }

@@ -15,24 +15,11 @@
 #include "mailbox/hub.h"
 #include "sim/child.h"
 #include "sim/level_world.h"
+#include "sim/pages.h"
 #include "sim/shared.h"
+#include "sim/timeline.h"
 
 namespace strata::sim {
-
-// Zeroed pages that cost nothing until touched.
-class Pages {
- public:
-  explicit Pages(size_t bytes);
-  ~Pages();
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  std::byte* data() { return data_; }
-  size_t size() const { return bytes_; }
-
- private:
-  std::byte* data_;
-  size_t bytes_;
-};
 
 // Larger ones exist to come and go; no task names them.
 inline constexpr uint64_t kUsedBytesMax = 4096;
@@ -126,6 +113,7 @@ class Level {
   Process* parent_;
   Pages heap_;
   Pages hub_pages_;
+  SimTimeline timeline_;
   SimMemory memory_;
   mailbox::Hub<SimMemory> hub_;
   engine::Core core_;

@@ -14,6 +14,7 @@
 namespace strata::sim {
 
 class LevelWorld;
+class SimTimeline;
 
 // How often each fault took effect. A pause alone does not: only the deadline that it breaks.
 struct FaultCounts {
@@ -36,6 +37,7 @@ struct Shared {
   Scheduler* scheduler = nullptr;
   World* machine = nullptr;
   LevelWorld* level = nullptr;
+  SimTimeline* timeline = nullptr;
   std::byte* heap = nullptr;
   void* hub = nullptr;
   EventLog* log = nullptr;

@@ -130,6 +130,12 @@ void judge(Level& level) {
     shared.checks.fail(Verdict::kCorrectness,
                        fmt::format("{} tasks were lost with {} workers", lost, shared.deaths));
   }
+  uint64_t submits = 0;
+  for (const auto& run : level.runs()) submits += run->record->tasks.size();
+  if (const std::string wrong = shared.timeline->judge(submits); !wrong.empty()) {
+    shared.checks.fail(Verdict::kCorrectness, "the timeline: " + wrong);
+    return;
+  }
   if (const auto wrong = shared.oracle.judge(seen)) {
     shared.checks.fail(Verdict::kCorrectness, *wrong);
     return;

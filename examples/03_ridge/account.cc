@@ -89,6 +89,13 @@ void Account::tell(StepReport step) {
   report_.steps.push_back(std::move(step));
 }
 
+void Account::close(strata::Worker& worker) {
+  if (const auto closed = worker.close(); !closed) return fail(closed.error().to_string());
+  if (!options_.timeline.empty()) {
+    say("timeline: %s, for ui.perfetto.dev\n", options_.timeline.c_str());
+  }
+}
+
 void Account::judge(const Matrices& matrices) {
   const std::vector<uint8_t> predictions = matrices.predictions();
   for (size_t i = 0; i < predictions.size(); ++i) {

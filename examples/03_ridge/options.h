@@ -15,6 +15,7 @@ struct Options {
   std::string start = "fork";     // or "inline"
   int workers = 2;
   size_t tile = 128;     // rows and columns of a tile
+  std::string timeline;  // a file to write; none where empty
   bool augment = false;  // each image also moved by a pixel to each side
 };
 

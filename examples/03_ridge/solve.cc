@@ -50,6 +50,7 @@ Report solve(const Options& options, std::FILE* out) {
   spec.start =
       options.start == "inline" ? strata::StartMethod::kInline : strata::StartMethod::kFork;
   spec.library_path = {options.kernels};
+  spec.timeline = options.timeline;
   auto worker = strata::Worker::create(spec);
   if (!worker) {
     account.fail(worker.error().to_string());
@@ -60,7 +61,7 @@ Report solve(const Options& options, std::FILE* out) {
     return account.report();
   }
   solve(**worker, *samples, options, &account);
-  if (const auto closed = (*worker)->close(); !closed) account.fail(closed.error().to_string());
+  account.close(**worker);
   return account.report();
 }
 

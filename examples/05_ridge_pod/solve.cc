@@ -27,6 +27,7 @@ strata::WorkerSpec spec_of(const Options& options) {
   strata::WorkerSpec pod;
   pod.level = 4;
   pod.start = host.start;
+  pod.timeline = options.timeline;
   pod.workers.assign(static_cast<size_t>(options.hosts), host);
   return pod;
 }
@@ -103,7 +104,7 @@ ridge::Report solve(const Options& options, std::FILE* out) {
     return account.report();
   }
   solve(**worker, *samples, options, &account);
-  if (const auto closed = (*worker)->close(); !closed) account.fail(closed.error().to_string());
+  account.close(**worker);
   return account.report();
 }
 

@@ -32,6 +32,10 @@ class STRATA_PUBLIC Buffer {
   size_t size() const;  // bytes
   Uid uid() const;
 
+  // From here on submit refuses every tag that writes it, at every level; tasks that were submitted
+  // before go on. For good. data() of this process can be written as before.
+  Result<void> make_read_only();
+
   template <class T>
   std::span<T> as() const {
     return {reinterpret_cast<T*>(data()), size() / sizeof(T)};

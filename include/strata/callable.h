@@ -113,6 +113,8 @@ class Call {
     raw_->log(raw_, level, text.data(), text.size());
   }
   int32_t block_dim() const { return raw_->block_dim; }
+  // Which block of a chip kernel this call is; 0 elsewhere.
+  int32_t block_idx() const { return has(offsetof(strata_call, block_idx)) ? raw_->block_idx : 0; }
   // In a task of a child Worker: what it submits to the Workers below it; include strata/inner.h.
   // Throws std::logic_error in a SUB or chip task.
   InnerOrchestrator orchestrator() const;

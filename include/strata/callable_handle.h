@@ -2,17 +2,21 @@
 //
 //   auto scale = worker->register_callable(strata::local_function<scale_fn>("scale"));
 //   auto gemm = worker->register_callable(strata::NativeImport{"libkernels.so", "gemm"});
+//   auto chip = worker->register_callable(*strata::ChipCallable::from_file("scale.so", "scale"));
 //
 // Identity is `hashid`, "sha256:" and the SHA-256 of the descriptor's canonical bytes in hex.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "strata/callable.h"
 #include "strata/export.h"
+#include "strata/result.h"
 
 namespace strata {
 
@@ -45,7 +49,22 @@ LocalFunction local_function(std::string name) {
   return {&detail::entry<fn>, std::move(name)};
 }
 
-using Callable = std::variant<NativeImport, LocalFunction>;
+// A kernel for chips: a shared object, given as bytes, that exports `entry` (see STRATA_EXPORT).
+// Its bytes are its identity, so it needs no file on the hosts that run it.
+struct STRATA_PUBLIC ChipCallable {
+  static constexpr size_t kBlobBytesMax = 64ull << 20;
+
+  std::vector<std::byte> blob;
+  std::string entry;
+  std::string signature;  // the author's words on the arguments; part of the identity
+  std::string platform = "cpu";
+
+  // The bytes of the file at `path`.
+  static Result<ChipCallable> from_file(const std::string& path, std::string entry,
+                                        std::string signature = "");
+};
+
+using Callable = std::variant<NativeImport, LocalFunction, ChipCallable>;
 
 // A value; valid until the Worker that gave it is closed or the callable is unregistered. Other
 // Workers refuse it.

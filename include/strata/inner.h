@@ -172,6 +172,7 @@ class InnerOrchestrator {
         t.dtype = static_cast<uint8_t>(arg.tensor.dtype);
         t.rank = arg.tensor.rank;
         t.tag = static_cast<uint8_t>(arg.tag);
+        t.transfer = static_cast<uint8_t>(arg.transfer);
         for (int d = 0; d < Tensor::kRankMax; ++d) {
           t.shape[d] = arg.tensor.shape[d];
           t.stride[d] = arg.tensor.stride[d];

@@ -22,6 +22,7 @@ namespace strata {
 struct TensorArg {
   Tensor tensor;
   TensorArgType tag;
+  Transfer transfer = Transfer::kDefault;
 };
 
 class TaskArgs {
@@ -30,8 +31,9 @@ class TaskArgs {
   static constexpr size_t kScalarsMax = 256;
   static constexpr size_t kInlineBytesMax = 64 * 1024;
 
-  TaskArgs& add_tensor(const Tensor& tensor, TensorArgType tag) {
-    tensors_.push_back({tensor, tag});
+  TaskArgs& add_tensor(const Tensor& tensor, TensorArgType tag,
+                       Transfer transfer = Transfer::kDefault) {
+    tensors_.push_back({tensor, tag, transfer});
     return *this;
   }
 
@@ -73,7 +75,7 @@ class TaskArgs {
 
 struct CallConfig {
   int32_t block_dim = 1;  // blocks of a chip kernel; 1 for plain callables
-  uint32_t flags = 0;     // bit 0 timeline, bit 1 dump arguments
+  uint32_t flags = 0;     // bit 1 dump arguments; the timeline is the WorkerSpec's to ask for
   // From the start of execution; 0: none. When it has passed Call::cancelled() says so; the task is
   // not ended for it.
   uint32_t deadline_ms = 0;

@@ -31,6 +31,15 @@ constexpr bool writes(TensorArgType tag) {
          tag == TensorArgType::kOutputExisting;
 }
 
+// How a task on a chip gets at the bytes of a tensor. SUB children and child Workers work in place.
+enum class Transfer : uint8_t {
+  kDefault = 0,  // a copy on chips, in place elsewhere
+  kCopy = 1,     // to device memory before the kernel; what it writes comes back after it
+  kMap = 2,      // in place over the Worker's own memory; no device memory is used
+};
+
+// The elements of kMxF8E4M3, kMxF8E5M2 and kMxF4E2M1 are blocks of 32 values with one scale, as
+// strata/formats.h lays them out: shapes, strides and sizes count blocks.
 enum class DType : uint8_t {
   kU8 = 1,
   kI8 = 2,
@@ -47,6 +56,9 @@ enum class DType : uint8_t {
   kF8E4M3 = 13,
   kF8E5M2 = 14,
   kBool = 15,
+  kMxF8E4M3 = 16,
+  kMxF8E5M2 = 17,
+  kMxF4E2M1 = 18,
 };
 
 // Bytes of one element; 0 for a value outside the enumeration.
@@ -71,12 +83,18 @@ constexpr size_t size_of(DType dtype) {
     case DType::kI64:
     case DType::kF64:
       return 8;
+    case DType::kMxF8E4M3:
+    case DType::kMxF8E5M2:
+      return 33;  // a scale byte and 32 values
+    case DType::kMxF4E2M1:
+      return 17;  // a scale byte and 32 values of 4 bits
   }
   return 0;
 }
 
 STRATA_PUBLIC std::string_view name_of(TensorArgType tag);
 STRATA_PUBLIC std::string_view name_of(DType dtype);
+STRATA_PUBLIC std::string_view name_of(Transfer transfer);
 
 template <class T>
 struct DTypeOf;

@@ -22,6 +22,7 @@
 
 #include "strata/buffer.h"
 #include "strata/callable_handle.h"
+#include "strata/chip_usage.h"
 #include "strata/export.h"
 #include "strata/orchestrator.h"
 #include "strata/result.h"
@@ -93,6 +94,9 @@ class STRATA_PUBLIC Worker {
   // what had to be cancelled or killed.
   Result<void> close();
 
+  // Of chip `chip`, below WorkerSpec::chips; after init.
+  Result<ChipUsage> chip_usage(int chip) const;
+
   struct Child {
     int pid;
     bool alive;
@@ -102,6 +106,7 @@ class STRATA_PUBLIC Worker {
   std::vector<Child> next_level_children() const;  // by worker id, from 0
 
  private:
+  friend class Chip;
   struct Erased {
     void* build;
     Result<void> (*call)(void* build, Orchestrator& orch);

@@ -128,6 +128,24 @@ std::string_view name_of(DType dtype) {
       return "f8e5m2";
     case DType::kBool:
       return "bool";
+    case DType::kMxF8E4M3:
+      return "mxf8e4m3";
+    case DType::kMxF8E5M2:
+      return "mxf8e5m2";
+    case DType::kMxF4E2M1:
+      return "mxf4e2m1";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(Transfer transfer) {
+  switch (transfer) {
+    case Transfer::kDefault:
+      return "default";
+    case Transfer::kCopy:
+      return "copy";
+    case Transfer::kMap:
+      return "map";
   }
   return "unknown";
 }

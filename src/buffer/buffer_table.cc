@@ -46,6 +46,8 @@ Result<uint32_t> BufferTable::take(const Uid& uid, const Place& place, uint32_t 
   entry.segment = place.segment;
   entry.segment_offset = place.segment_offset;
   entry.import = import;
+  entry.read_only = false;
+  entry.mapped = false;
   ++entry.generation;
   entry.references = 0;
   entry.state = State::kLive;
@@ -60,7 +62,8 @@ void BufferTable::free_entry(uint32_t index) {
   entry.state = State::kFreed;
   --used_;
   bytes_used_ -= entry.bytes;
-  freed_.push_back({index, entry.segment, entry.segment_offset, entry.bytes, entry.import != kOwn});
+  freed_.push_back({index, entry.segment, entry.segment_offset, entry.bytes, entry.import != kOwn,
+                    entry.mapped, entry.uid});
   // An index whose generations are used up is never given again.
   if (entry.generation < std::numeric_limits<uint32_t>::max()) free_.push_back(index);
 }

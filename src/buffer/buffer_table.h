@@ -35,6 +35,8 @@ class BufferTable {
     // kOwn, or the caller's number of this import; segment and segment_offset are of the memory
     // above then.
     uint32_t import = kOwn;
+    bool read_only = false;  // no task may write it any more
+    bool mapped = false;     // a task had it mapped by a worker that may keep the mapping
   };
 
   struct Freed {
@@ -43,6 +45,8 @@ class BufferTable {
     uint64_t segment_offset;
     uint64_t bytes;
     bool import;  // its memory is not this Worker's
+    bool mapped;
+    Uid uid;
   };
 
   struct Place {
@@ -81,6 +85,10 @@ class BufferTable {
     return entries_[index];
   }
   uint32_t end_index() const { return static_cast<uint32_t>(entries_.size()); }
+
+  // Of a live entry.
+  void make_read_only(uint32_t index) { entries_[index].read_only = true; }
+  void note_mapped(uint32_t index) { entries_[index].mapped = true; }
 
   // Of a task, from its submit until it is terminal. Only a live entry gains references.
   void acquire(uint32_t index) {

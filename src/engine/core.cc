@@ -30,6 +30,7 @@ Core::Core(Options options)
               .depth = options_.limits.depth,
               .buffers = options_.limits.buffers}),
       registry_(options_.limits.callables),
+      trace_(options_.trace, registry_),
       buffers_(options_.uid_high, options_.limits.buffers),
       arena_(options_.limits.heap_bytes),
       space_(heap_address_bytes(options_.limits)) {}
@@ -41,7 +42,9 @@ uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps c
   STRATA_CHECK(worker == workers_.size());
   WorkerEntry& entry = workers_.emplace_back();
   entry.caps = caps;
-  nested_ = nested_ || caps.nested;
+  pool_transfers_[static_cast<size_t>(caps.pool)] = caps.transfers;
+  pool_kinds_[static_cast<size_t>(caps.pool)] |= caps.kinds;
+  refs_ = refs_ || caps.nested || caps.transfers != kInPlace;
   entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
   if (entry.inline_endpoint != nullptr) inline_.push_back(entry.inline_endpoint);
   entry.endpoint = std::move(endpoint);
@@ -73,12 +76,14 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
   entry.state = WorkerState::kLost;
   // How the process ended says less than why it was made to.
   entry.loss = entry.doubt.empty() ? reason : fmt::format("{}; {}", entry.doubt, reason);
+  if (trace_.on()) [[unlikely]]
+    trace_.worker_gone(worker, entry.loss, entry.exiting);
   sched_.close_worker(worker);
   if (was_ready) entry.endpoint->abandon(*this);
   entry.control_posted = false;
   controls_open_ -= static_cast<uint32_t>(entry.controls.size());
   entry.controls.clear();
-  registry_.on_worker_lost(worker);
+  registry_.on_worker_lost(worker, entry.loss);
   notable_ = true;
 }
 
@@ -191,6 +196,11 @@ void Core::on_completion(const mailbox::Completion& completion) {
   }
   const uint32_t index = slot_of(completion.task);
   ++workers_[worker].tasks_done;
+  if (trace_.on()) [[unlikely]] {
+    const bool ok = completion.outcome == mailbox::Outcome::kOk;
+    trace_.completed(traced(index), {worker, completion.ticket},
+                     ok ? sched::Outcome::kOk : sched::Outcome::kTaskFailed);
+  }
   if (completion.outcome == mailbox::Outcome::kOk) [[likely]] {
     if (!completion.result.empty()) {
       const sched::Scheduler::Slot& slot = sched_.slot(index);
@@ -213,6 +223,13 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
   const uint32_t worker = polled_;
   STRATA_CHECK(slot_is(worker, task, ticket));
   const uint32_t index = slot_of(task);
+  if (trace_.on()) [[unlikely]] {
+    if (started) {
+      trace_.completed(traced(index), {worker, ticket}, sched::Outcome::kEndpointFailed);
+    } else {
+      trace_.taken_back(traced(index), {worker, ticket});
+    }
+  }
   if (!started && sched_.slot(index).member) {
     STRATA_MARK("engine: a member's worker is lost before it has started");
     const uint32_t cause = add_cause(
@@ -366,6 +383,10 @@ void Core::clear_wake_points() {
   }
 }
 
+CoreTrace::Task Core::traced(uint32_t slot) {
+  return {sched_.slot(slot).run, sched_.slot(slot).run_task, head_of(slot).callable};
+}
+
 const TaskHead& Core::head_of(uint32_t slot) {
   return *reinterpret_cast<const TaskHead*>(sched_.payload(slot).data());
 }
@@ -376,6 +397,7 @@ void Core::dispatch(sched::Assignment assignment) {
   // What a sleeping leader asked of it was about tasks that are gone.
   if (!had_work) entry.endpoint->set_wake_at(0);
   const std::span<const std::byte> payload = sched_.payload(assignment.slot);
+  const uint64_t since = trace_.now();
   const auto ticket =
       entry.endpoint->dispatch(head_of(assignment.slot).post, payload.subspan(sizeof(TaskHead)));
   if (!ticket) {
@@ -384,6 +406,9 @@ void Core::dispatch(sched::Assignment assignment) {
     if (!entry.barred) barred_.push_back(assignment.worker);
     entry.barred = true;
     return;
+  }
+  if (trace_.on()) [[unlikely]] {
+    trace_.dispatched(since, traced(assignment.slot), {assignment.worker, *ticket});
   }
   sched_.assigned(assignment, *ticket);
   note_busy(assignment.worker);
@@ -399,8 +424,12 @@ void Core::dispatch(sched::Assignment assignment) {
 void Core::take_back() {
   while (const auto candidate = sched_.next_take_back(may_wake())) {
     WorkerEntry& entry = workers_[candidate->worker];
-    if (entry.endpoint->revoke(sched_.slot(candidate->slot).ticket)) {
+    const uint64_t ticket = sched_.slot(candidate->slot).ticket;
+    if (entry.endpoint->revoke(ticket)) {
       STRATA_MARK("engine: a queued task is taken back");
+      if (trace_.on()) [[unlikely]] {
+        trace_.taken_back(traced(candidate->slot), {candidate->worker, ticket});
+      }
       sched_.requeue(candidate->slot);
     } else {
       STRATA_MARK("engine: a task to take back has started");
@@ -465,6 +494,9 @@ void Core::account(uint32_t index) {
       run.tasks[slot.run_task] = TaskState::kSkipped;
       ++run.progress.skipped;
       const Error& cause = causes_.at(slot.cause);
+      if (trace_.on()) [[unlikely]] {
+        trace_.skipped(traced(index), cause.code() == Code::kCancelled);
+      }
       const bool own =
           cause.code() == Code::kNoWorker || (cause.code() == Code::kCancelled && run.cancelled);
       run.note_failure(
@@ -485,6 +517,9 @@ void Core::finish_runs() {
   for (std::shared_ptr<RunRecord>& run : runs_) {
     if (!run || !sched_.run_done(run->number)) continue;
     run->done = true;
+    if (trace_.on()) [[unlikely]] {
+      trace_.run_done(run->number, run->outcome().has_value(), run->cancelled);
+    }
     const size_t at = run->number % runs_.size();
     if (cancel_causes_[at] != 0) causes_.unpin(std::exchange(cancel_causes_[at], 0));
     run.reset();

@@ -17,6 +17,7 @@
 #include "buffer/arena.h"
 #include "buffer/buffer_table.h"
 #include "engine/cause_table.h"
+#include "engine/core_trace.h"
 #include "engine/core_types.h"
 #include "engine/imports.h"
 #include "engine/run_record.h"
@@ -60,6 +61,8 @@ class Core final : private EndpointSink {
   Result<NewBuffer> create_buffer(uint64_t bytes);
   void release_buffer(uint32_t index);
   void clear_error(uint32_t index) { sched_.poison().clear(index); }
+  // From here on submit refuses every tag that writes it.
+  void make_read_only(uint32_t index) { buffers_.make_read_only(index); }
   const buffer::BufferTable& buffers() const { return buffers_; }
   // Lends the arguments of one task of the Worker above to the tasks of the next run; gives the
   // index of each one's buffer here. Ended when that run is done. One at a time.
@@ -126,7 +129,7 @@ class Core final : private EndpointSink {
   // hub's flag is set. And: of all again, because another thread has changed what is in flight.
   void set_wake_points();
   void clear_wake_points();
-  bool wants_time() const { return controls_open_ > 0 || registry_waits(); }
+  bool wants_time() const { return controls_open_ > 0 || registry_waits() || !dropped_.empty(); }
   base::Instant next_deadline() const;
   // No run is open or unfinished.
   bool can_drain() const { return !runs_[0] && !runs_[1]; }
@@ -161,6 +164,7 @@ class Core final : private EndpointSink {
 
   const sched::Scheduler& scheduler() const { return sched_; }
   const Options& options() const { return options_; }
+  CoreTrace& trace() { return trace_; }
 
  private:
   void on_completion(const mailbox::Completion& completion) override;
@@ -203,18 +207,29 @@ class Core final : private EndpointSink {
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
   std::string loss_of(Pool pool) const;
   const TaskHead& head_of(uint32_t slot);
+  CoreTrace::Task traced(uint32_t slot);
   bool slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const;
   // Appends to accesses_ and placements_.
-  bool accesses_of(const TaskArgs& args, std::optional<Error>* error);
+  bool accesses_of(const TaskArgs& args, Pool pool, std::optional<Error>* error);
+  std::optional<uint8_t> transfer_of(size_t number, const TensorArg& arg, uint32_t index, Pool pool,
+                                     std::optional<Error>* error);
+  bool maps_apart(const TaskArgs& args, size_t first, std::optional<Error>* error) const;
+  void drop_mappings(base::Instant now);
+  std::optional<Error> wrong_kind(const Job& job) const;
   Result<uint32_t> import_of(const ImportedArg& arg);
-  bool with_refs(const Job& job) const { return nested_ && job.where.pool == Pool::kNext; }
+  // Tasks for child Workers and chips say which memory their tensors are.
+  bool with_refs(const Job& job) const { return refs_ && job.where.pool == Pool::kNext; }
 
   Options options_;
   sched::Scheduler sched_;
   registry::Registry registry_;
+  CoreTrace trace_;
   buffer::BufferTable buffers_;
   Imports imports_;
-  bool nested_ = false;  // the next level are Workers: their tasks are told which memory they get
+  bool refs_ = false;                                     // there are child Workers, or chips
+  std::array<uint32_t, sched::kPools> pool_transfers_{};  // of WorkerCaps
+  std::array<uint32_t, sched::kPools> pool_kinds_{};      // what any worker of the pool can run
+  std::vector<Uid> dropped_;  // buffers that are gone and that workers may have mapped
   buffer::Arena arena_;
   SegmentSpace space_;
   std::vector<uint64_t> segment_offsets_;  // of the arena's segments in the heap

@@ -18,11 +18,12 @@ std::string text_of(std::span<const std::byte> bytes) {
 }  // namespace
 
 void Core::pump_registry(base::Instant now) {
+  if (!dropped_.empty()) drop_mappings(now);
   while (registry_waits()) {
     for (registry::Action& action : registry_.take_actions()) {
       const uint32_t worker = action.worker;
       ++controls_open_;
-      workers_[worker].controls.push_back(std::move(action));
+      workers_[worker].controls.push_back({std::move(action), std::nullopt});
       post_controls(worker, now);
     }
     for (const registry::WorkerReady& ready : registry_.take_ready()) {
@@ -48,14 +49,20 @@ void Core::post_controls(uint32_t worker, base::Instant now) {
       if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
       return;  // its answer is its end
     }
-    const registry::Action& action = entry.controls.front();
+    const Control& control = entry.controls.front();
+    const registry::Action& action = control.action;
     base::ByteWriter request;
-    request.put(action.transaction);
-    request.put(action.entry.index);
-    request.put(action.entry.generation);
-    if (action.payload) request.put_bytes(*action.payload);
+    if (control.dropped) {
+      request.put(control.dropped->high);
+      request.put(control.dropped->low);
+    } else {
+      request.put(action.transaction);
+      request.put(action.entry.index);
+      request.put(action.entry.generation);
+      if (action.payload) request.put_bytes(*action.payload);
+    }
     const Result<void> posted =
-        entry.endpoint->control(static_cast<uint32_t>(action.phase), request.bytes());
+        entry.endpoint->control(static_cast<uint32_t>(control.command()), request.bytes());
     if (!posted) {
       const registry::Reply refused{worker, action.transaction, action.phase, posted.error().code(),
                                     posted.error().message()};
@@ -94,13 +101,19 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
     }
     return;
   }
-  if (entry.controls.empty() || static_cast<uint32_t>(entry.controls.front().phase) != command) {
+  if (entry.controls.empty() ||
+      static_cast<uint32_t>(entry.controls.front().command()) != command) {
     doubt(worker, "it answered a control that it was not given");
     return;
   }
-  const registry::Action action = std::move(entry.controls.front());
+  const Control control = std::move(entry.controls.front());
+  const registry::Action& action = control.action;
   entry.controls.pop_front();
   --controls_open_;
+  if (control.dropped) {
+    if (code != 0) doubt(worker, fmt::format("it keeps a mapping: {}", text_of(bytes)));
+    return;
+  }
   registry::Reply reply{worker, action.transaction, action.phase, std::nullopt, {}};
   if (code != 0) {
     reply.failure = static_cast<Code>(code);
@@ -129,7 +142,7 @@ void Core::check_control_deadlines(base::Instant now) {
 }
 
 base::Instant Core::next_deadline() const {
-  if (registry_waits()) return {};  // for a step that has the time
+  if (registry_waits() || !dropped_.empty()) return {};  // for a step that has the time
   base::Instant next = base::Instant::never();
   for (const WorkerEntry& entry : workers_) {
     if (!entry.control_posted || entry.state == WorkerState::kLost) continue;
@@ -159,10 +172,11 @@ Result<void> Core::begin_register(const registry::PreparePayload& payload, base:
           options_.path);
     }
     if (can_run(worker)) continue;
-    return Error(Code::kUnsupported, Scope::kCall,
-                 fmt::format("callable '{}' is a {}, which {} cannot run", payload.name,
-                             name_of(kind), worker_name(worker)),
-                 options_.path);
+    return Error(
+        Code::kUnsupported, Scope::kCall,
+        fmt::format("callable '{}' is a {}, which {} cannot run; it runs: {}", payload.name,
+                    name_of(kind), worker_name(worker), kinds_text(workers_[worker].caps.kinds)),
+        options_.path);
   }
   for (uint32_t worker = 0; worker < workers_.size() && listed.empty(); ++worker) {
     if (workers_[worker].state == WorkerState::kReady && can_run(worker)) all.push_back(worker);

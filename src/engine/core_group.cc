@@ -79,7 +79,7 @@ bool Core::collect_members(const Job& job, std::span<const TaskArgs> members,
   for (size_t i = 0; i < members.size(); ++i) {
     Result<void> checked = model::check_args(members[i]);
     if (!checked) *error = std::move(checked).error();
-    if (!checked || !accesses_of(members[i], error)) {
+    if (!checked || !accesses_of(members[i], job.where.pool, error)) {
       *error = refuse((*error)->code(), fmt::format("member {}: {}", i, (*error)->message()),
                       options_.path);
       return false;
@@ -147,6 +147,9 @@ Core::Submitted Core::submit_group(RunRecord& run, const Job& job,
   run.cover_dependencies += sched_.cover_edges_made() - cover_edges;
   run.tasks.push_back(TaskState::kLive);
   ++run.progress.submitted;
+  if (trace_.on()) [[unlikely]] {
+    trace_.submitted(traced(own));
+  }
   *out = {run.id, sched_.slot(own).run_task};
   return Submitted::kDone;
 }

@@ -59,6 +59,7 @@ void Core::collect_freed() {
   for (const buffer::BufferTable::Freed& freed : freed_) {
     sched_.tensor_map().drop_buffer(freed.index);
     sched_.poison().drop_buffer(freed.index);
+    if (freed.mapped) dropped_.push_back(freed.uid);
     if (freed.import || freed.segment == buffer::kNoSegment) continue;
     arena_.free(freed.segment, freed.segment_offset);
   }
@@ -167,6 +168,8 @@ std::shared_ptr<RunRecord> Core::open_run() {
   runs_[run->number % runs_.size()] = run;
   STRATA_CHECK(scopes_.empty());
   scopes_.push_back({++scope_ids_, {}});
+  if (trace_.on()) [[unlikely]]
+    trace_.run_opened(run->number);
   return run;
 }
 
@@ -174,6 +177,8 @@ void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
   while (!scopes_.empty()) end_innermost_scope();
   run.build_error = std::move(build_error);
   run.progress.built = true;
+  if (trace_.on()) [[unlikely]]
+    trace_.run_built(run.number);
   sched_.seal_run(run.number);
   finish_runs();
   notable_ = true;
@@ -182,6 +187,8 @@ void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
 void Core::cancel_run(RunRecord& run) {
   if (run.done || run.cancelled) return;
   run.cancelled = true;
+  if (trace_.on()) [[unlikely]]
+    trace_.run_cancelled(run.number);
   const uint32_t cause = add_cause(Error(
       Code::kCancelled, Scope::kTask, fmt::format("run {} was cancelled", run.id), options_.path));
   if (cause != 0) causes_.pin(cause);
@@ -196,6 +203,9 @@ void Core::cancel_run(RunRecord& run) {
     for (auto slot = queued.rbegin(); slot != queued.rend(); ++slot) {
       const uint64_t ticket = sched_.slot(*slot).ticket;
       if (workers_[worker].endpoint->revoke(ticket)) {
+        if (trace_.on()) [[unlikely]] {
+          trace_.taken_back(traced(*slot), {worker, ticket});
+        }
         if (sched_.slot(*slot).member) {
           sched_.finish(*slot, sched::Outcome::kSkipped, cause);
         } else {
@@ -221,7 +231,9 @@ void Core::cancel_all() {
 
 // ---------------------------------------------------------------- submit
 
-bool Core::accesses_of(const TaskArgs& args, std::optional<Error>* error) {
+bool Core::accesses_of(const TaskArgs& args, Pool pool, std::optional<Error>* error) {
+  const size_t first = placements_.size();
+  const bool in_place = pool_transfers_[static_cast<size_t>(pool)] == kInPlace;
   for (const TensorArg& arg : args.tensors()) {
     const buffer::BufferTable::Entry* entry = buffers_.find(arg.tensor);
     if (entry == nullptr) [[unlikely]] {
@@ -234,19 +246,26 @@ bool Core::accesses_of(const TaskArgs& args, std::optional<Error>* error) {
       return false;
     }
     accesses_.push_back({arg.tensor.buffer_index, *region, reads(arg.tag), writes(arg.tag)});
-    if (entry->import == buffer::BufferTable::kOwn) [[likely]] {
-      placements_.push_back({0, segment_offsets_[entry->segment] + entry->segment_offset,
-                             model::kTransferMap, entry->bytes});
+    const bool own = entry->import == buffer::BufferTable::kOwn;
+    if (!own) {
+      if (auto refusal = imports_.refusal(entry->import, *region, arg.tag)) {
+        *error = std::move(refusal);
+        return false;
+      }
+    }
+    model::Placement& place = placements_.emplace_back();
+    place.segment = own ? 0 : entry->segment;
+    place.offset = (own ? segment_offsets_[entry->segment] : 0) + entry->segment_offset;
+    place.buffer_bytes = entry->bytes;
+    place.read_only = entry->read_only;
+    if (in_place && arg.transfer == Transfer::kDefault && !entry->read_only) [[likely]]
       continue;
-    }
-    if (auto refusal = imports_.refusal(entry->import, *region, arg.tag)) {
-      *error = std::move(refusal);
-      return false;
-    }
-    placements_.push_back(
-        {entry->segment, entry->segment_offset, model::kTransferMap, entry->bytes});
+    const auto transfer =
+        transfer_of(placements_.size() - first - 1, arg, arg.tensor.buffer_index, pool, error);
+    if (!transfer) return false;
+    place.transfer = *transfer;
   }
-  return true;
+  return in_place || maps_apart(args, first, error);
 }
 
 bool Core::check_worker(int32_t worker, const Job& job, std::optional<Error>* error) const {
@@ -272,7 +291,8 @@ bool Core::check_worker(int32_t worker, const Job& job, std::optional<Error>* er
     return false;
   }
   if (!registry_.usable(job.callable, number)) {
-    *error = registry_.why_unusable(job.callable, number);
+    *error = wrong_kind(job);
+    if (!*error) *error = registry_.why_unusable(job.callable, number);
     return false;
   }
   return true;
@@ -288,8 +308,10 @@ bool Core::find_target(const Job& job, sched::Target* out, std::optional<Error>*
   }
   out->worker = sched::kNone;
   out->cls = pool;
-  if (registry_.usable_on_all(job.callable, pool)) [[likely]]
-    return true;
+  if (registry_.usable_on_all(job.callable, pool)) [[likely]] {
+    if (pool_kinds_[pool] != 0 || !(*error = wrong_kind(job))) return true;
+    return false;
+  }
   if (!registry_.visible(job.callable)) {
     *error = registry_.why_unusable(job.callable);
     return false;
@@ -299,7 +321,8 @@ bool Core::find_target(const Job& job, sched::Target* out, std::optional<Error>*
   if (known.epoch != registry_.epoch() || known.stamp != sched_.class_stamp(known.cls)) {
     const std::vector<uint32_t> workers = registry_.usable_workers(job.callable, pool);
     if (workers.empty()) {
-      *error = registry_.why_unusable(job.callable);
+      *error = wrong_kind(job);
+      if (!*error) *error = registry_.why_unusable(job.callable);
       return false;
     }
     const uint32_t cls = sched_.class_of(workers);
@@ -344,7 +367,7 @@ Core::Submitted Core::submit(RunRecord& run, const Job& job, const TaskArgs& arg
   }
   accesses_.clear();
   placements_.clear();
-  if (!accesses_of(args, error)) return Submitted::kRefused;
+  if (!accesses_of(args, job.where.pool, error)) return Submitted::kRefused;
   const size_t args_bytes = model::encoded_bytes(args, with_refs(job));
   if (!sched_.admits(accesses_, sizeof(TaskHead) + args_bytes)) {
     STRATA_MARK("engine: a submit finds no room");
@@ -361,6 +384,9 @@ Core::Submitted Core::submit(RunRecord& run, const Job& job, const TaskArgs& arg
   run.cover_dependencies += sched_.cover_edges_made() - cover_edges;
   run.tasks.push_back(TaskState::kLive);
   ++run.progress.submitted;
+  if (trace_.on()) [[unlikely]] {
+    trace_.submitted(traced(index));
+  }
   *out = {run.id, sched_.slot(index).run_task};
   return Submitted::kDone;
 }

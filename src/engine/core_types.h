@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/time.h"
@@ -16,6 +17,7 @@
 #include "strata/task_args.h"
 #include "strata/tensor.h"
 #include "strata/worker_spec.h"
+#include "trace/ring.h"
 
 namespace strata::engine {
 
@@ -25,6 +27,7 @@ enum class Command : uint32_t {
   kCommit = 2,
   kAbort = 3,
   kUnregister = 4,
+  kDropMapping = 5,  // to chips: u64, u64 of the uid of a buffer that is mapped there no longer
   kExit = mailbox::kCommandExit,
   kHello = mailbox::kCommandHello,  // answered once the child has attached
 };
@@ -39,12 +42,22 @@ constexpr uint64_t heap_address_bytes(const Limits& limits) {
 enum class Pool : uint32_t { kSub = 0, kNext = 1 };
 static_assert(sched::kPools == 2 && registry::kPools == 2);
 
+// How tensors get to a worker: it touches this Worker's memory in place, or has them copied or
+// mapped for each task (bits).
+inline constexpr uint32_t kInPlace = 0;
+inline constexpr uint32_t kCanCopy = 1;
+inline constexpr uint32_t kCanMap = 2;  // and keeps mappings until it hears that the buffer is gone
+
 // What a worker is and can run: a bit for each CallableKind.
 struct WorkerCaps {
   Pool pool = Pool::kSub;
   uint32_t kinds = ~0u;
-  bool nested = false;  // a Worker itself: it takes inner registrations
+  bool nested = false;            // a Worker itself: it takes inner registrations
+  uint32_t transfers = kInPlace;  // the same for all workers of a pool
 };
+
+// "NATIVE_IMPORT, LOCAL_FUNCTION".
+std::string kinds_text(uint32_t kinds);
 
 // Where a task may go.
 struct Where {
@@ -89,6 +102,7 @@ struct CoreOptions {
   uint64_t uid_high = 1;  // 64 random bits
   // Workers that a thread which goes on stepping keeps awake: cores less its own, at least one.
   uint32_t awake_max = 1;
+  trace::Recorder* trace = nullptr;  // the timeline, where there is one; it outlives the Core
 };
 
 struct NewBuffer {
@@ -100,6 +114,15 @@ struct NewBuffer {
 };
 
 enum class WorkerState : uint8_t { kAdded, kGreeted, kReplaying, kReady, kLost };
+
+// What a worker is told: a step of a registration, or that a buffer is gone.
+struct Control {
+  registry::Action action;
+  std::optional<Uid> dropped;
+  Command command() const {
+    return dropped ? Command::kDropMapping : static_cast<Command>(action.phase);
+  }
+};
 
 // A worker of the Core.
 struct WorkerEntry {
@@ -115,8 +138,8 @@ struct WorkerEntry {
   bool barred = false;  // in barred_
   bool exiting = false;
   bool exit_posted = false;
-  std::string doubt;                      // why its end has been asked for, where it has
-  std::deque<registry::Action> controls;  // not posted yet, then the posted one in front
+  std::string doubt;             // why its end has been asked for, where it has
+  std::deque<Control> controls;  // not posted yet, then the posted one in front
   bool control_posted = false;
   base::Instant control_since{};  // when its lane became free for the posted control
 };

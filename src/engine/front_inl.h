@@ -132,6 +132,7 @@ bool Front<World>::idle_as_leader(std::unique_lock<typename World::Mutex>& token
   if (!world_.prepare_sleep([this] { return core_.has_news(); })) return true;
   leader_sleeps_ = true;
   until = clamp(until);
+  const uint64_t sleeps_since = core_.trace().now();
   token.unlock();
   if (mine == Lead::kEngine) {
     world_.engine_sleep(true, until);
@@ -139,6 +140,8 @@ bool Front<World>::idle_as_leader(std::unique_lock<typename World::Mutex>& token
     world_.lead_sleep(until);
   }
   token.lock();
+  if (core_.trace().on()) [[unlikely]]
+    core_.trace().slept(sleeps_since);
   if (lead_ != mine) {
     // The event that woke this thread may have been meant for the one that leads now.
     STRATA_MARK("front: the former leader passes a wake-up on");
@@ -358,7 +361,7 @@ Result<registry::EntryRef> Front<World>::register_callable(const registry::Prepa
   // One registration at a time; the clock of each runs in the core, not here.
   const model::Digest digest = model::digest_of(model::descriptor_bytes(payload.descriptor));
   wait("another registration", base::Instant::never(), [&](Core& core) {
-    if (registering_ || core.registry().being_removed(digest, payload.inner)) return false;
+    if (registering_ || core.registry().being_removed(digest)) return false;
     return registering_ = true;
   });
   std::optional<Result<registry::EntryRef>> outcome;

@@ -83,6 +83,8 @@ class InlineEndpoint final : public WorkerEndpoint {
       outcome_ = runner_.task(current_.post, current_.args, cancelled_);
     }
   }
+  // The ticket of the task that runs; for the runner.
+  uint64_t running() const { return running_; }
   void put() {
     if (running_ == kControl) {
       reply_ = Reply{control_->command, answer_.first, std::move(answer_.second)};

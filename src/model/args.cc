@@ -100,6 +100,10 @@ Result<void> check_args(const TaskArgs& args) {
       return refused(
           fmt::format("tensor {} has unknown tag {}", number, static_cast<unsigned>(arg.tag)));
     }
+    if (static_cast<uint8_t>(arg.transfer) > static_cast<uint8_t>(Transfer::kMap)) {
+      return refused(fmt::format("tensor {} has unknown transfer {}", number,
+                                 static_cast<unsigned>(arg.transfer)));
+    }
     ++number;
   }
   return {};
@@ -141,7 +145,7 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
     uint64_t offset = 0;
     STRATA_TRY(take_tensor(&rest, i, &tensor, &index, &offset));
     const MappedSegment segment = segment_of(context, index);
-    if (segment.base == nullptr) {
+    if (segment.bytes == 0) {
       return Error(Code::kNotFound, Scope::kTask,
                    fmt::format("tensor {} is in segment {}, which is not mapped here", i, index));
     }
@@ -157,8 +161,8 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
       return corrupt(
           fmt::format("tensor {} says {} bytes, its shape says {}", i, tensor.nbytes, nbytes));
     }
-    tensor.data = segment.base + offset;
-    if (with_refs) refs_.push_back({{}, index, offset, 0, 0});
+    if (segment.base != nullptr) tensor.data = segment.base + offset;
+    if (with_refs) refs_.push_back({{}, index, offset, 0, 0, false});
   }
   if (with_refs) {
     if (Result<void> taken = take_refs(&rest, segment_of, context); !taken) {
@@ -191,7 +195,7 @@ Result<void> ArgsDecoder::take_refs(std::span<const std::byte>* rest, SegmentFn 
     const uint64_t segment_bytes = segment_of(context, ref.segment).bytes;
     const bool inside = fixed.offset <= ref.buffer_offset &&
                         fixed.buffer_bytes <= segment_bytes - (ref.buffer_offset - fixed.offset);
-    if (!inside || fixed.uid == Uid{}) {
+    if (!inside || fixed.uid == Uid{} || fixed.read_only > 1) {
       return corrupt(
           fmt::format("tensor {} is at byte {} of a buffer of {} bytes that leaves its "
                       "segment, or has no uid",
@@ -201,6 +205,7 @@ Result<void> ArgsDecoder::take_refs(std::span<const std::byte>* rest, SegmentFn 
     ref.buffer_offset -= fixed.offset;
     ref.buffer_bytes = fixed.buffer_bytes;
     ref.offset = fixed.offset;
+    ref.read_only = fixed.read_only == 1;
     ++number;
   }
   return {};

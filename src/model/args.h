@@ -3,8 +3,8 @@
 //
 // Not the wire form of a TASK: both ends have the same layout id. All fields little-endian, all
 // parts 8-byte aligned: ArgsHeader; for each tensor an ArgsTensor, u64 shape x rank,
-// i64 stride x rank; for a child Worker an ArgsRef for each tensor; u64 scalars; inline bytes,
-// padded with zeros to 8. Pure; any thread.
+// i64 stride x rank; for a child Worker or a chip an ArgsRef for each tensor; u64 scalars; inline
+// bytes, padded with zeros to 8. Pure; any thread.
 #pragma once
 
 #include <array>
@@ -45,20 +45,22 @@ struct ArgsTensor {
 };
 static_assert(sizeof(ArgsTensor) == 24);
 
-// What a child Worker needs to pass a tensor on: which memory it is.
+// What a child Worker needs to pass a tensor on, and a chip to map it: which memory it is.
 struct ArgsRef {
   Uid uid;
   uint64_t offset;        // of the first element in the buffer
   uint64_t buffer_bytes;  // the buffer lies in the tensor's segment, this many bytes
+  uint64_t read_only;     // 1: nobody may write the buffer
 };
-static_assert(sizeof(ArgsRef) == 32);
+static_assert(sizeof(ArgsRef) == 40);
 
 // Where a tensor's buffer begins.
 struct Placement {
   uint32_t segment = 0;
   uint64_t offset = 0;  // of the buffer in the segment
   uint8_t transfer = kTransferMap;
-  uint64_t buffer_bytes = 0;  // told with refs
+  uint64_t buffer_bytes = 0;  // told with refs, as is the next
+  bool read_only = false;
 };
 
 // The limits of TaskArgs, and dtype, tag and rank of each tensor. Says nothing of buffers.
@@ -83,7 +85,7 @@ inline size_t encoded_bytes(const TaskArgs& args, bool refs = false) {
 
 // Writes encoded_bytes(args, refs) bytes to `out`. `resolve(const Tensor&)` gives the Placement of
 // its buffer, once for each tensor in their order. Every tensor lies inside its buffer (extent_of),
-// else nbytes means nothing. `refs`: for a child Worker.
+// else nbytes means nothing. `refs`: for a child Worker or a chip.
 template <class Resolve>
 void encode_args(const TaskArgs& args, Resolve&& resolve, std::byte* out, bool refs = false) {
   const auto put = [&out](const void* from, size_t n) {
@@ -121,7 +123,7 @@ void encode_args(const TaskArgs& args, Resolve&& resolve, std::byte* out, bool r
     for (int d = 0; d < t.rank; ++d) put(&t.shape[d], 8);
     for (int d = 0; d < t.rank; ++d) put(&t.stride[d], 8);
     if (!refs) continue;
-    const ArgsRef named{t.uid, t.offset, place.buffer_bytes};
+    const ArgsRef named{t.uid, t.offset, place.buffer_bytes, place.read_only};
     std::memcpy(ref, &named, sizeof named);
     ref += sizeof named;
   }
@@ -134,7 +136,8 @@ void encode_args(const TaskArgs& args, Resolve&& resolve, std::byte* out, bool r
   }
 }
 
-// A mapped segment of this process; base null: unknown here.
+// A segment as this process knows it: bytes 0: not at all; base null: known, and not mapped, so
+// that its tensors have a reference but no data pointer.
 struct MappedSegment {
   std::byte* base = nullptr;
   uint64_t bytes = 0;
@@ -147,6 +150,7 @@ struct DecodedRef {
   uint64_t buffer_offset;  // of the buffer in the segment
   uint64_t buffer_bytes;
   uint64_t offset;  // of the first element in the buffer
+  bool read_only;
 };
 
 // The child's side: one object for each child, reused for each task; the views it gives hold until

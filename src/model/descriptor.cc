@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/text.h"
@@ -76,6 +78,32 @@ Result<void> validate(const LocalFunctionDescriptor& descriptor) {
   return {};
 }
 
+Result<void> validate(const ChipCallableDescriptor& descriptor) {
+  const std::string& platform = descriptor.platform;
+  if (platform.size() > kNameBytesMax || !is_identifier(platform)) {
+    return invalid(
+        fmt::format("a chip callable's platform is a word such as 'cpu', not '{}'",
+                    base::utf8_valid(platform) ? base::cut_text(platform, kNameBytesMax) : "?"));
+  }
+  if (descriptor.entry.size() > kNameBytesMax) {
+    return invalid(fmt::format("a chip callable's entry has {} bytes, more than {}",
+                               descriptor.entry.size(), kNameBytesMax));
+  }
+  if (!is_identifier(descriptor.entry)) {
+    return invalid(
+        fmt::format("entry '{}' of a chip callable is not a C identifier",
+                    base::utf8_valid(descriptor.entry) ? descriptor.entry : std::string("?")));
+  }
+  if (descriptor.signature.size() > kSignatureBytesMax) {
+    return invalid(fmt::format("a chip callable's signature has {} bytes, more than {}",
+                               descriptor.signature.size(), kSignatureBytesMax));
+  }
+  if (!base::utf8_valid(descriptor.signature)) {
+    return invalid("a chip callable's signature is not valid UTF-8");
+  }
+  return {};
+}
+
 Result<void> validate(const Descriptor& descriptor) {
   return std::visit([](const auto& d) { return validate(d); }, descriptor);
 }
@@ -96,6 +124,17 @@ std::vector<std::byte> descriptor_bytes(const LocalFunctionDescriptor& descripto
   out.put(static_cast<uint32_t>(descriptor.build_id.size()));
   out.put_bytes(descriptor.build_id);
   out.put(descriptor.offset);
+  return std::move(out).take();
+}
+
+std::vector<std::byte> descriptor_bytes(const ChipCallableDescriptor& descriptor) {
+  base::ByteWriter out;
+  out.put(kDescriptorSchema);
+  out.put(static_cast<uint32_t>(CallableKind::kChipCallable));
+  out.put_string(descriptor.platform);
+  out.put_string(descriptor.entry);
+  out.put_string(descriptor.signature);
+  out.put_bytes(descriptor.blob);
   return std::move(out).take();
 }
 
@@ -125,6 +164,14 @@ Result<Descriptor> decode_descriptor(std::span<const std::byte> bytes) {
     d.build_id.assign(raw.begin(), raw.end());
     d.offset = in.get<uint64_t>();
     out = std::move(d);
+  } else if (kind == static_cast<uint32_t>(CallableKind::kChipCallable)) {
+    ChipCallableDescriptor d;
+    d.platform = in.get_string(kNameBytesMax);
+    d.entry = in.get_string(kNameBytesMax);
+    d.signature = in.get_string(kSignatureBytesMax);
+    const std::span<const std::byte> blob = in.get_bytes(d.blob.size());
+    std::copy(blob.begin(), blob.end(), d.blob.begin());
+    out = std::move(d);
   } else {
     return corrupt(
         fmt::format("a callable's descriptor has kind {}, which is not taken here", kind));
@@ -138,6 +185,9 @@ Result<Descriptor> decode_descriptor(std::span<const std::byte> bytes) {
 }
 
 CallableKind kind_of(const Descriptor& descriptor) {
+  if (std::holds_alternative<ChipCallableDescriptor>(descriptor)) {
+    return CallableKind::kChipCallable;
+  }
   return std::holds_alternative<NativeImportDescriptor>(descriptor) ? CallableKind::kNativeImport
                                                                     : CallableKind::kLocalFunction;
 }

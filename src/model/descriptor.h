@@ -20,8 +20,19 @@ namespace strata::model {
 inline constexpr uint32_t kDescriptorSchema = 1;
 inline constexpr size_t kNameBytesMax = 255;  // of a library, a symbol, a callable's name
 inline constexpr size_t kBuildIdBytesMax = 32;
+inline constexpr size_t kSignatureBytesMax = 4096;
 
 using Digest = base::Sha256;
+
+// kind 1: u32 length and bytes of the platform, likewise of entry and signature, then 32 bytes: the
+// SHA-256 of the blob.
+struct ChipCallableDescriptor {
+  std::string platform;   // "cpu"
+  std::string entry;      // a C identifier
+  std::string signature;  // UTF-8, may be empty
+  Digest blob{};
+  friend bool operator==(const ChipCallableDescriptor&, const ChipCallableDescriptor&) = default;
+};
 
 // kind 4: u32 length and bytes of the library's base name, likewise of the symbol.
 struct NativeImportDescriptor {
@@ -37,16 +48,19 @@ struct LocalFunctionDescriptor {
   friend bool operator==(const LocalFunctionDescriptor&, const LocalFunctionDescriptor&) = default;
 };
 
-using Descriptor = std::variant<NativeImportDescriptor, LocalFunctionDescriptor>;
+using Descriptor =
+    std::variant<NativeImportDescriptor, LocalFunctionDescriptor, ChipCallableDescriptor>;
 
 // kInvalidArgument with the offending text, or nothing.
 Result<void> validate(const NativeImportDescriptor& descriptor);
 Result<void> validate(const LocalFunctionDescriptor& descriptor);
+Result<void> validate(const ChipCallableDescriptor& descriptor);
 Result<void> validate(const Descriptor& descriptor);
 
 // Of a valid descriptor.
 std::vector<std::byte> descriptor_bytes(const NativeImportDescriptor& descriptor);
 std::vector<std::byte> descriptor_bytes(const LocalFunctionDescriptor& descriptor);
+std::vector<std::byte> descriptor_bytes(const ChipCallableDescriptor& descriptor);
 std::vector<std::byte> descriptor_bytes(const Descriptor& descriptor);
 
 // The way back; kCorrupt for bytes that are no valid descriptor of schema 1. Consumes all bytes.

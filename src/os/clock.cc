@@ -20,13 +20,9 @@ base::Instant read_clock(clockid_t clock) {
 }
 
 #if defined(__x86_64__)
-uint64_t read_counter() {
-  return __rdtsc();
-}
-
 // The processor says that the counter runs evenly, and the kernel has not found it wanting: it
 // strikes the name off this list where cores disagree.
-bool counter_is_sound() {
+bool look_for_sound_counter() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid(0x80000007, &a, &b, &c, &d) == 0 || (d & (1u << 8)) == 0) return false;
   std::FILE* file =
@@ -44,28 +40,35 @@ bool counter_is_sound() {
   return false;
 }
 #else
-uint64_t read_counter() {
-  return 0;
-}
-bool counter_is_sound() {
+bool look_for_sound_counter() {
   return false;
 }
 #endif
 
-struct Reading {
-  uint64_t ticks;
-  int64_t ns;
-};
+}  // namespace
+
+uint64_t cycle_counter() {
+#if defined(__x86_64__)
+  return __rdtsc();
+#else
+  return 0;
+#endif
+}
+
+bool cycle_counter_is_sound() {
+  static const bool sound = look_for_sound_counter();
+  return sound;
+}
 
 // The counter at the middle of the tightest of some readings of the clock, so that an interrupt
 // between the two does not count.
-Reading read_both() {
-  Reading best{};
+CycleReading read_cycles_and_clock() {
+  CycleReading best{};
   uint64_t best_width = UINT64_MAX;
   for (int i = 0; i < 8; ++i) {
-    const uint64_t before = read_counter();
-    const int64_t ns = monotonic_now().ns;
-    const uint64_t width = read_counter() - before;
+    const uint64_t before = cycle_counter();
+    const int64_t ns = read_clock(CLOCK_MONOTONIC).ns;
+    const uint64_t width = cycle_counter() - before;
     if (width < best_width) {
       best_width = width;
       best = {before + width / 2, ns};
@@ -73,8 +76,6 @@ Reading read_both() {
   }
   return best;
 }
-
-}  // namespace
 
 base::Instant monotonic_now() {
   return read_clock(CLOCK_MONOTONIC);
@@ -84,17 +85,17 @@ base::Instant boottime_now() {
 }
 
 CycleClock CycleClock::measured(base::Duration span) {
-  if (!counter_is_sound()) return {false, 1.0};
-  const Reading first = read_both();
-  Reading last = first;
-  while (last.ns - first.ns < span.ns || last.ns == first.ns) last = read_both();
+  if (!cycle_counter_is_sound()) return {false, 1.0};
+  const CycleReading first = read_cycles_and_clock();
+  CycleReading last = first;
+  while (last.ns - first.ns < span.ns || last.ns == first.ns) last = read_cycles_and_clock();
   if (last.ticks <= first.ticks) return {false, 1.0};
   return {true,
           static_cast<double>(last.ns - first.ns) / static_cast<double>(last.ticks - first.ticks)};
 }
 
 uint64_t CycleClock::now() const {
-  return uses_counter_ ? read_counter() : static_cast<uint64_t>(monotonic_now().ns);
+  return uses_counter_ ? cycle_counter() : static_cast<uint64_t>(monotonic_now().ns);
 }
 
 }  // namespace strata::os

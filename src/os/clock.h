@@ -23,6 +23,18 @@ class BootClock final : public env::Clock {
   base::Instant now() override { return boottime_now(); }
 };
 
+// Whether the processor's time-stamp counter runs evenly and alike on all cores.
+bool cycle_counter_is_sound();
+// That counter; only where it is sound.
+uint64_t cycle_counter();
+
+// The counter, where it is sound, and the monotonic clock at one moment.
+struct CycleReading {
+  uint64_t ticks = 0;
+  int64_t ns = 0;
+};
+CycleReading read_cycles_and_clock();
+
 // Ticks of the invariant time-stamp counter, or nanoseconds of the monotonic clock where the
 // processor or the kernel does not vouch for that counter.
 class CycleClock {

@@ -36,6 +36,11 @@ Result<void> check(const PreparePayload& payload) {
                                  path.size(), kPathBytesMax));
     }
   }
+  const bool chip = std::holds_alternative<model::ChipCallableDescriptor>(payload.descriptor);
+  if (chip != (payload.blob_bytes > 0) || payload.blob_bytes > ChipCallable::kBlobBytesMax) {
+    return invalid(fmt::format("a blob of {} bytes: a chip callable has 1 to {}, others have none",
+                               payload.blob_bytes, ChipCallable::kBlobBytesMax));
+  }
   return {};
 }
 
@@ -50,6 +55,9 @@ Result<std::vector<std::byte>> encode_payload(const PreparePayload& payload) {
   out.put_bytes(descriptor);
   out.put(static_cast<uint32_t>(payload.library_paths.size()));
   for (const std::string& path : payload.library_paths) out.put_string(path);
+  out.put(payload.blob_segment);
+  out.put(payload.blob_offset);
+  out.put(payload.blob_bytes);
   out.put(static_cast<uint8_t>(payload.inner));
   return std::move(out).take();
 }
@@ -66,6 +74,9 @@ Result<PreparePayload> decode_payload(std::span<const std::byte> bytes) {
   const uint32_t paths = in.get<uint32_t>();
   if (!in.ok() || paths > kLibraryPathsMax) return corrupt("too many paths, or none of them there");
   for (uint32_t i = 0; i < paths; ++i) out.library_paths.emplace_back(in.get_string(kPathBytesMax));
+  out.blob_segment = in.get<uint32_t>();
+  out.blob_offset = in.get<uint64_t>();
+  out.blob_bytes = in.get<uint64_t>();
   const uint8_t inner = in.get<uint8_t>();
   if (!in.ok() || inner > 1) return corrupt("a path is cut off or too long, or what it is for");
   out.inner = inner == 1;

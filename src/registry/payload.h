@@ -1,8 +1,8 @@
 // What a child needs to prepare one callable, as bytes: the payload of a PREPARE.
 //
 // Identity is the descriptor alone; name and library paths are hints of the parent's host. Little-
-// endian: str(255) name, bytes(64 KiB) descriptor, list<str(4096)>(64) library paths, u8 inner.
-// Pure.
+// endian: str(255) name, bytes(64 KiB) descriptor, list<str(4096)>(64) library paths, u32
+// segment, u64 offset and u64 bytes of a chip callable's blob, u8 inner. Pure.
 #pragma once
 
 #include <span>
@@ -20,6 +20,11 @@ struct PreparePayload {
   std::string name;  // for texts
   model::Descriptor descriptor;
   std::vector<std::string> library_paths;  // files to try, in this order; NativeImport only
+  // Where the blob of a ChipCallable stands, as long as it is registered: it is larger than a
+  // control. The segment is the child's number of the heap that holds it. All 0 for other kinds.
+  uint32_t blob_segment = 0;
+  uint64_t blob_offset = 0;
+  uint64_t blob_bytes = 0;
   // For the orchestration code of child Workers, and not for tasks of this one. With the digest it
   // is the registry's key.
   bool inner = false;

@@ -242,15 +242,16 @@ void Registry::on_transaction_reply(FlightIt it, const Reply& reply) {
 }
 
 // The worker of this flight of the open transaction is lost.
-void Registry::lose_in_open(FlightIt it) {
+void Registry::lose_in_open(FlightIt it, std::string_view reason) {
   const uint32_t worker = it->first.second;
   const uint32_t index = it->second.index;
   if (it->second.expects) --open_->waiting;
   erase_flight(it);
   std::erase(open_->workers, worker);
-  fail_open(Error(Code::kEndpointFailed, Scope::kCall,
-                  fmt::format("worker {} was lost while callable '{}' was being registered on it",
-                              worker, entries_[index].name)));
+  fail_open(
+      Error(Code::kEndpointFailed, Scope::kCall,
+            fmt::format("worker {} was lost while callable '{}' was being registered on it{}{}",
+                        worker, entries_[index].name, reason.empty() ? "" : ": ", reason)));
   if (open_->waiting == 0) advance_open();
 }
 
@@ -490,7 +491,7 @@ void Registry::check_ready(uint32_t number) {
   ready_events_.push_back({number, std::nullopt});
 }
 
-void Registry::on_worker_lost(uint32_t number) {
+void Registry::on_worker_lost(uint32_t number, std::string_view reason) {
   if (number >= workers_.size() || workers_[number].state == WorkerState::kUnknown) return;
   // What was not sent yet must not reach another process under the same number.
   std::erase_if(actions_, [&](const Action& action) { return action.worker == number; });
@@ -512,7 +513,7 @@ void Registry::on_worker_lost(uint32_t number) {
   }
   for (uint32_t index = 0; index < entries_.size(); ++index) maybe_free(index);
   // Last: it may end the transaction, which emits and frees on its own.
-  if (in_open) lose_in_open(flights_.find({open_->id, number}));
+  if (in_open) lose_in_open(flights_.find({open_->id, number}), reason);
 }
 
 // ---- queries --------------------------------------------------------------------------------

@@ -69,7 +69,8 @@ class Registry {
   bool on_reply(const Reply& reply);
   // Forgets all about the worker, uncertain pairs too. Its number may be added again. The caller
   // drops the actions for it that it has taken and not sent.
-  void on_worker_lost(uint32_t worker);
+  // `reason`: for the text of a registration that fails with it.
+  void on_worker_lost(uint32_t worker, std::string_view reason = {});
   // A worker with nothing, in one of the pools, that can run callables of `kinds` (a bit for each
   // CallableKind): all committed entries that it should have (tombstones with tasks too) are
   // replayed to it by actions. It counts, in usable_on_all, from the moment that take_ready tells
@@ -212,7 +213,7 @@ class Registry {
   void commit_open();
   void close_open(Result<EntryRef> outcome);
   void on_transaction_reply(FlightIt it, const Reply& reply);
-  void lose_in_open(FlightIt it);
+  void lose_in_open(FlightIt it, std::string_view reason);
   bool belongs_to(const Entry& entry, uint32_t worker) const;
   void replay(uint32_t index, uint32_t worker);
   void on_replay_reply(FlightIt it, const Reply& reply);

@@ -4,70 +4,43 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 
 #include "base/result.h"
 #include "base/text.h"
 #include "mailbox/child_loop.h"
-#include "mailbox/plain_memory.h"
-#include "os/clock.h"
 #include "os/event_fd.h"
 #include "os/futex.h"
 #include "os/shared_region.h"
+#include "runtime/child_host.h"
 #include "runtime/child_spec.h"
+#include "runtime/chip_main.h"
 #include "runtime/context.h"
 #include "runtime/executor.h"
 #include "runtime/inner_worker.h"
-#include "runtime/pause.h"
+#include "runtime/task_trace.h"
+#include "runtime/timeline.h"
 #include "runtime/worker_core.h"
 
 namespace strata::runtime {
 namespace {
 
-using Side = mailbox::ChildSide<mailbox::PlainMemory>;
-
-class Host {
- public:
-  Host(Side& side, Executor& executor, os::EventFd parent)
-      : side_(side), executor_(executor), parent_(std::move(parent)) {}
-
-  uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text) {
-    return executor_.control(command, request, text);
-  }
-  void run(const mailbox::TaskView& task, mailbox::TaskOutcome* outcome) {
-    const Asked asked{&side_, &task};
-    const mailbox::TaskPost post{task.task, task.callable, task.flags, task.block_dim,
-                                 task.deadline_ms};
-    executor_.run(post, task.args, {&Host::cancelled, &asked}, outcome);
-  }
-  void signal_parent() { parent_.signal(); }
-  // Without a timeout: the fork server's end is this process's, and it ends with the parent.
-  void sleep(const uint32_t* word) {
-    os::futex_wait(reinterpret_cast<const std::atomic<uint32_t>*>(word), 1);
-  }
-  int64_t now_ns() { return os::monotonic_now().ns; }
-  void pause() { cpu_pause(); }
-
- private:
-  struct Asked {
-    const Side* side;
-    const mailbox::TaskView* task;
-  };
-  static bool cancelled(const void* context) {
-    const auto* const asked = static_cast<const Asked*>(context);
-    return asked->side->cancelled(*asked->task);
-  }
-
-  Side& side_;
-  Executor& executor_;
-  os::EventFd parent_;
-};
+using Side = ChildMailbox;
 
 // The memory that a child maps at its start.
 struct Mappings {
   os::SharedRegion region;
   os::SharedRegion hub;
   std::vector<os::SharedRegion> heaps;
+  std::unique_ptr<Timeline> timeline;  // null: none
 
+  // Null where there is no timeline, or no room in it.
+  std::unique_ptr<TaskTrace> trace(trace::Role role, const std::string& path) const {
+    if (!timeline) return nullptr;
+    auto recorder = timeline->recorder(role, path);
+    return recorder ? std::make_unique<TaskTrace>(std::move(recorder)) : nullptr;
+  }
   std::vector<model::MappedSegment> segments() const {
     std::vector<model::MappedSegment> out;
     for (const os::SharedRegion& heap : heaps) out.push_back({heap.data(), heap.size()});
@@ -76,7 +49,8 @@ struct Mappings {
 };
 
 Result<Mappings> map(const ChildSpec& spec, std::vector<os::Fd>& fds) {
-  const size_t expected = ChildSpec::kFixedFds + spec.heap_bytes.size();
+  const size_t timeline_at = ChildSpec::kFixedFds + spec.heap_bytes.size();
+  const size_t expected = timeline_at + (spec.timeline_bytes > 0 ? 1 : 0);
   if (fds.size() != expected) {
     return Error(Code::kCorrupt, Scope::kProcess,
                  fmt::format("{} descriptors came, not {}", fds.size(), expected));
@@ -85,12 +59,15 @@ Result<Mappings> map(const ChildSpec& spec, std::vector<os::Fd>& fds) {
                 os::SharedRegion::adopt(std::move(fds[0]), mailbox::kRegionBytes));
   STRATA_ASSIGN(os::SharedRegion hub,
                 os::SharedRegion::adopt(std::move(fds[1]), mailbox::kHubBytes));
-  Mappings out{std::move(region), std::move(hub), {}};
+  Mappings out{std::move(region), std::move(hub), {}, nullptr};
   for (size_t i = 0; i < spec.heap_bytes.size(); ++i) {
     STRATA_ASSIGN(
         os::SharedRegion heap,
         os::SharedRegion::adopt(std::move(fds[ChildSpec::kFixedFds + i]), spec.heap_bytes[i]));
     out.heaps.push_back(std::move(heap));
+  }
+  if (spec.timeline_bytes > 0) {
+    STRATA_ASSIGN(out.timeline, Timeline::adopt(std::move(fds[timeline_at]), spec.timeline_bytes));
   }
   return out;
 }
@@ -98,7 +75,8 @@ Result<Mappings> map(const ChildSpec& spec, std::vector<os::Fd>& fds) {
 Result<int> serve_helper(const ChildSpec& spec, Mappings& mapped, os::EventFd parent) {
   STRATA_ASSIGN(Side side, Side::attach({}, mapped.region.bytes(), mapped.hub.bytes()));
   Executor executor(mapped.segments(), spec.path);
-  Host host(side, executor, std::move(parent));
+  const std::unique_ptr<TaskTrace> trace = mapped.trace(trace::Role::kSub, spec.path);
+  ChildHost<Executor> host(side, executor, std::move(parent), trace.get());
   mailbox::ChildLoop loop(side, host, spec.spin);
   return loop.run();
 }
@@ -127,7 +105,8 @@ Result<std::shared_ptr<WorkerCore>> start_worker(const ChildSpec& spec, Mappings
   // What is forked from here maps what it needs by descriptor.
   STRATA_TRY(mapped.region.set_inherited(false));
   STRATA_TRY(mapped.hub.set_inherited(false));
-  WorkerPlace place{spec.path, {}, spec.permits};
+  if (mapped.timeline) STRATA_TRY(mapped.timeline->set_inherited(false));
+  WorkerPlace place{spec.path, {}, spec.permits, mapped.timeline.get()};
   for (os::SharedRegion& heap : mapped.heaps) {
     STRATA_TRY(heap.set_inherited(false));
     place.heaps.push_back({heap.fd(), heap.bytes()});
@@ -146,7 +125,8 @@ Result<int> serve_worker(const ChildSpec& spec, Mappings& mapped, os::EventFd pa
   {
     InnerWorker inner(**core);
     Executor executor(mapped.segments(), spec.path, &inner);
-    Host host(side, executor, std::move(parent));
+    const std::unique_ptr<TaskTrace> trace = mapped.trace(trace::Role::kWorker, spec.path);
+    ChildHost<Executor> host(side, executor, std::move(parent), trace.get());
     mailbox::ChildLoop loop(side, host, spec.spin);
     status = loop.run();
   }
@@ -161,6 +141,7 @@ Result<int> serve(os::ChildStart& start) {
   STRATA_ASSIGN(const ChildSpec spec, decode_child_spec(start.spec));
   os::EventFd parent =
       os::EventFd::adopt(start.fds.size() > 2 ? std::move(start.fds[2]) : os::Fd());
+  if (spec.chip) return serve_chip(spec, start, std::move(parent));
   STRATA_ASSIGN(Mappings mapped, map(spec, start.fds));
   if (!spec.worker) return serve_helper(spec, mapped, std::move(parent));
   Result<int> status = serve_worker(spec, mapped, std::move(parent));
@@ -171,6 +152,8 @@ Result<int> serve(os::ChildStart& start) {
 }  // namespace
 
 int child_main(os::ChildStart& start) {
+  // A Worker that a task makes is no part of this tree, and must not write this tree's file.
+  ::unsetenv(kTimelineVariable);
   forget_context();
   const Result<int> status = serve(start);
   if (status) return *status;

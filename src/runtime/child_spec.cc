@@ -9,9 +9,23 @@ constexpr uint32_t kPathBytesMax = 4096;
 constexpr uint32_t kListMax = 1024;
 constexpr int kDepthMax = 4;
 
+void put_chip(base::ByteWriter& out, const ChipSpec& chip) {
+  out.put_string(chip.backend);
+  out.put(chip.memory_bytes);
+}
+
+ChipSpec get_chip(base::ByteReader& in) {
+  ChipSpec chip;
+  chip.backend = in.get_string(kPathBytesMax);
+  chip.memory_bytes = in.get<uint64_t>();
+  return chip;
+}
+
 void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   out.put(spec.level);
   out.put(spec.sub_workers);
+  out.put(spec.chips);
+  put_chip(out, spec.chip);
   out.put(static_cast<uint8_t>(spec.start));
   out.put(static_cast<uint8_t>(spec.allow_threads));
   out.put(static_cast<uint32_t>(spec.library_path.size()));
@@ -45,6 +59,8 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
   WorkerSpec spec;
   spec.level = in.get<int>();
   spec.sub_workers = in.get<int>();
+  spec.chips = in.get<int>();
+  spec.chip = get_chip(in);
   spec.start = static_cast<StartMethod>(in.get<uint8_t>());
   spec.allow_threads = in.get<uint8_t>() != 0;
   for (uint32_t left = get_count(in, ok); left > 0 && in.ok(); --left) {
@@ -83,8 +99,11 @@ std::vector<std::byte> encode(const ChildSpec& spec) {
   out.put(spec.spin.permit_spin_ns);
   out.put(spec.spin.polls_without_pause);
   out.put(spec.permits);
+  out.put(spec.timeline_bytes);
   out.put(static_cast<uint8_t>(spec.worker.has_value()));
   if (spec.worker) put_worker(out, *spec.worker);
+  out.put(static_cast<uint8_t>(spec.chip.has_value()));
+  if (spec.chip) put_chip(out, *spec.chip);
   return std::move(out).take();
 }
 
@@ -102,10 +121,17 @@ Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes) {
   spec.spin.permit_spin_ns = in.get<int64_t>();
   spec.spin.polls_without_pause = in.get<int>();
   spec.permits = in.get<int32_t>();
+  spec.timeline_bytes = in.get<uint64_t>();
   const uint8_t is_worker = in.get<uint8_t>();
   if (is_worker == 1 && ok && in.ok()) {
     spec.worker = get_worker(in, 1, &ok);
   } else if (is_worker != 0) {
+    ok = false;
+  }
+  const uint8_t is_chip = in.get<uint8_t>();
+  if (is_chip == 1 && is_worker == 0) {
+    spec.chip = get_chip(in);
+  } else if (is_chip != 0) {
     ok = false;
   }
   if (!ok || !in.ok() || in.left() != 0) {

@@ -18,7 +18,8 @@ namespace strata::runtime {
 inline constexpr size_t kHeapsMax = 4;
 
 struct ChildSpec {
-  // Descriptors, in this order: mailbox, hub, the eventfd that wakes the parent; then the heaps.
+  // Descriptors, in this order: mailbox, hub, the eventfd that wakes the parent; then the heaps,
+  // and the timeline's memory where there is one, and last a chip's note.
   static constexpr size_t kFixedFds = 3;
 
   std::string path;                  // of the worker, "L3/1"
@@ -26,6 +27,8 @@ struct ChildSpec {
   mailbox::WaiterOptions spin;
   std::optional<WorkerSpec> worker;  // it is a Worker itself
   int32_t permits = 0;               // to spin, for that Worker and its children
+  std::optional<ChipSpec> chip;      // it is a chip
+  uint64_t timeline_bytes = 0;       // 0: no timeline
 };
 
 std::vector<std::byte> encode(const ChildSpec& spec);

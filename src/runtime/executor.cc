@@ -92,8 +92,12 @@ Result<strata_entry> Executor::resolve(const registry::PreparePayload& payload) 
   if (const auto* import = std::get_if<model::NativeImportDescriptor>(&payload.descriptor)) {
     return resolve_native(payload, *import);
   }
-  const auto& local = std::get<model::LocalFunctionDescriptor>(payload.descriptor);
-  STRATA_ASSIGN(const void* const address, os::code_at(local.build_id, local.offset));
+  const auto* const local = std::get_if<model::LocalFunctionDescriptor>(&payload.descriptor);
+  if (local == nullptr) {
+    return at_call(Code::kUnsupported,
+                   fmt::format("'{}' is a chip callable, and {} is no chip", payload.name, path_));
+  }
+  STRATA_ASSIGN(const void* const address, os::code_at(local->build_id, local->offset));
   return reinterpret_cast<strata_entry>(const_cast<void*>(address));
 }
 

@@ -60,7 +60,7 @@ Result<void> unpack(const strata_task_args* raw, TaskArgs* out) {
       tensor.shape[d] = t.shape[d];
       tensor.stride[d] = t.stride[d];
     }
-    out->add_tensor(tensor, static_cast<TensorArgType>(t.tag));
+    out->add_tensor(tensor, static_cast<TensorArgType>(t.tag), static_cast<Transfer>(t.transfer));
   }
   for (uint32_t i = 0; i < raw->scalar_count; ++i) out->add_scalar(raw->scalars[i]);
   if (raw->inline_nbytes > 0) {

@@ -15,6 +15,7 @@
 #include "engine/run_record.h"
 #include "model/args.h"
 #include "registry/registry.h"
+#include "runtime/call_frame.h"
 #include "strata/call.h"
 #include "strata/task_args.h"
 
@@ -23,12 +24,6 @@ class WorkerCore;
 }
 
 namespace strata::runtime {
-
-// Whether the task that runs is cancelled.
-struct Cancelled {
-  bool (*ask)(const void* context);
-  const void* context;
-};
 
 class InnerWorker {
  public:

@@ -39,6 +39,12 @@ Uid Buffer::uid() const {
   return impl_ ? impl_->made.uid : Uid{};
 }
 
+Result<void> Buffer::make_read_only() {
+  if (!impl_) return Error(Code::kInvalidArgument, Scope::kCall, "make_read_only of no buffer");
+  impl_->core->make_read_only(impl_->made.index);
+  return {};
+}
+
 Tensor Buffer::tensor(DType dtype, std::span<const uint64_t> shape, uint64_t offset) const {
   Tensor tensor = runtime::contiguous_or_bad(dtype, shape);
   tensor.offset = offset;
@@ -200,6 +206,9 @@ Result<void> Worker::clear_error(const Buffer& buffer) {
 }
 Result<void> Worker::close() {
   return core_->close();
+}
+Result<ChipUsage> Worker::chip_usage(int chip) const {
+  return core_->chip_usage(chip);
 }
 std::vector<Worker::Child> Worker::sub_children() const {
   return core_->sub_children();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/result.h"
+#include "device/chip_backend.h"
 #include "os/fork_server.h"
 #include "runtime/child_spec.h"
 
@@ -51,6 +52,19 @@ Result<void> check_spec(const WorkerSpec& spec) {
     return refuse(
         fmt::format("WorkerSpec::sub_workers is 0 to {}, not {}", kChildrenMax, spec.sub_workers));
   }
+  if (spec.chips < 0 || spec.chips > kChildrenMax - spec.sub_workers) {
+    return refuse(fmt::format("WorkerSpec::chips is 0 to {} beside {} sub_workers, not {}",
+                              kChildrenMax - spec.sub_workers, spec.sub_workers, spec.chips));
+  }
+  if (spec.chips > 0 && !spec.workers.empty()) {
+    return refuse(
+        fmt::format("a Worker has chips or Workers below it, not both: WorkerSpec::chips is {} "
+                    "and there are {} in WorkerSpec::workers",
+                    spec.chips, spec.workers.size()));
+  }
+  if (spec.chips > 0) {
+    STRATA_TRY(device::check_backend({spec.chip.backend, spec.chip.memory_bytes}));
+  }
   if (spec.workers.size() + static_cast<size_t>(spec.sub_workers) > size_t{kChildrenMax}) {
     return refuse(
         fmt::format("a Worker has at most {} children, not {} in WorkerSpec::workers and "
@@ -80,6 +94,11 @@ Result<void> check_child_spec(const WorkerSpec& child, int parent_level) {
         fmt::format("a child Worker of level {} below one of level {}: its level must be "
                     "smaller",
                     child.level, parent_level));
+  }
+  if (!child.timeline.empty()) {
+    return refuse(
+        "WorkerSpec::timeline is set for a Worker below another: the topmost one writes "
+        "the timeline of all");
   }
   STRATA_TRY(check_spec(child));
   ChildSpec whole;

@@ -105,7 +105,9 @@ base::Instant ThreadWorld::now() {
 }
 
 const void* ThreadWorld::self() const {
-  static thread_local char here;
+  // Not zero: mold 1.10 may place the protection of zeroed thread memory on a page that is not
+  // there.
+  static thread_local char here = 1;
   return &here;
 }
 
@@ -190,8 +192,13 @@ void ThreadWorld::on_event(engine::Core& core, os::ServerEvent event) {
       core.start_worker(worker, now());
       break;
     case os::ServerEvent::kSpawnFailed:
-    case os::ServerEvent::kExited:
       lose(core, worker, event.text);
+      break;
+    case os::ServerEvent::kExited:
+      lose(core, worker,
+           child.note == nullptr ? event.text
+                                 : fmt::format("{}{}; the chip's device memory is lost with it",
+                                               event.text, child.note->where()));
       break;
     case os::ServerEvent::kStopped:
       fmt::print(stderr, "strata: {} is stopped by signal {}; its tasks wait until it goes on\n",

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "device/chip_note.h"
 #include "engine/core.h"
 #include "mailbox/hub.h"
 #include "mailbox/plain_memory.h"
@@ -47,6 +48,8 @@ class ThreadWorld {
   using Hub = mailbox::Hub<mailbox::PlainMemory>;
 
   struct Child {
+    // Of a chip: what it says that it does; outlives this.
+    const device::ChipNote* note = nullptr;
     int pid = 0;
     os::PidFd pidfd;
     bool spawned = false;
@@ -62,7 +65,11 @@ class ThreadWorld {
   // Of all processes of this Worker; before any of its children has started.
   void set_permits(int permits) { hub_.format(permits); }
   // Its spawn is asked for next.
-  void expect_child(uint32_t worker) { children_[worker].spawned = true, ++alive_; }
+  void expect_child(uint32_t worker, const device::ChipNote* note = nullptr) {
+    children_[worker].spawned = true;
+    children_[worker].note = note;
+    ++alive_;
+  }
   void forget_server();
   int signal_fd() const { return signal_.fd(); }
   mailbox::WaiterOptions waiter_options() const { return spin_; }

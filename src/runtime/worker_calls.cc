@@ -72,6 +72,7 @@ Result<registry::PreparePayload> WorkerCore::payload_of(const Callable& callable
     }
     return payload;
   }
+  if (const auto* chip = std::get_if<ChipCallable>(&callable)) return chip_payload(*chip);
   const auto& local = std::get<LocalFunction>(callable);
   if (local.entry == nullptr) {
     return refuse(Code::kInvalidArgument, "a LocalFunction without an entry");
@@ -92,7 +93,7 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
   STRATA_ASSIGN(const registry::PreparePayload payload, payload_of(callable));
   std::vector<uint32_t> listed;
   for (const int worker : workers) {
-    const int count = static_cast<int>(worker_count()) + spec_.sub_workers;
+    const int count = static_cast<int>(next_count()) + spec_.sub_workers;
     if (worker < 0 || worker >= count) {
       return refuse(Code::kNotFound,
                     fmt::format("register_callable on worker {}: {} has the workers 0 to {}",
@@ -100,7 +101,7 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
     }
     listed.push_back(static_cast<uint32_t>(worker));
   }
-  STRATA_ASSIGN(const registry::EntryRef entry, front_->register_callable(payload, listed));
+  STRATA_ASSIGN(const registry::EntryRef entry, register_with_blob(callable, payload, listed));
   return CallableHandle{
       model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
       model::kind_of(payload.descriptor),

@@ -29,6 +29,11 @@ Error refuse(Code code, std::string text) {
   return Error(code, Scope::kCall, std::move(text));
 }
 
+std::string path_of(const WorkerSpec& spec, const WorkerPlace& place) {
+  if (!place.path.empty()) return place.path;
+  return place.root_path.empty() ? fmt::format("L{}", spec.level) : place.root_path;
+}
+
 uint64_t random_bits() {
   uint64_t bits = 0;
   while (bits == 0) {
@@ -47,8 +52,12 @@ Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec, WorkerPl
   STRATA_ASSIGN(os::SharedRegion heap,
                 os::SharedRegion::create("strata-heap", engine::heap_address_bytes(spec.limits)));
   STRATA_ASSIGN(os::SharedRegion hub, os::SharedRegion::create("strata-hub", mailbox::kHubBytes));
-  std::shared_ptr<WorkerCore> core(
-      new WorkerCore(std::move(spec), std::move(place), std::move(heap), std::move(hub)));
+  std::unique_ptr<runtime::Timeline> timeline;
+  if (place.path.empty()) {
+    STRATA_ASSIGN(timeline, runtime::Timeline::create(spec));
+  }
+  std::shared_ptr<WorkerCore> core(new WorkerCore(
+      std::move(spec), std::move(place), std::move(heap), std::move(hub), std::move(timeline)));
   STRATA_ASSIGN(core->world_, runtime::ThreadWorld::create(core->hub_, core->heap_, core->path_));
   core->front_ = std::make_unique<engine::Front<runtime::ThreadWorld>>(*core->world_, *core->core_);
   core->heed_cancel();
@@ -56,17 +65,22 @@ Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec, WorkerPl
 }
 
 WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap,
-                       os::SharedRegion hub)
+                       os::SharedRegion hub, std::unique_ptr<runtime::Timeline> timeline)
     : spec_(std::move(spec)),
       place_(std::move(place)),
-      path_(place_.path.empty() ? fmt::format("L{}", spec_.level) : place_.path),
+      path_(path_of(spec_, place_)),
       heap_(std::move(heap)),
-      hub_(std::move(hub)) {
+      hub_(std::move(hub)),
+      timeline_(std::move(timeline)) {
+  if (timeline_) place_.timeline = timeline_.get();
+  if (place_.timeline != nullptr) {
+    recorder_ = place_.timeline->recorder(trace::Role::kParent, path_);
+  }
   const int cores = os::cores_in_affinity_mask();
   if (place_.permits < 0) place_.permits = cores - 1;
   core_ = std::make_unique<engine::Core>(
       engine::Core::Options{path_, spec_.limits, spec_.timeouts, random_bits(),
-                            static_cast<uint32_t>(std::max(1, cores - 1))});
+                            static_cast<uint32_t>(std::max(1, cores - 1)), recorder_.get()});
 }
 
 WorkerCore::~WorkerCore() {
@@ -85,49 +99,30 @@ Result<void> WorkerCore::init() {
   if (!started) {
     static_cast<void>(end_children());
     finish_close();
+    if (timeline_) timeline_->drop_file();
     return started;
   }
   life_ = Life::kRunning;
   return {};
 }
 
+std::unique_ptr<WorkerCore::InlineTrace> WorkerCore::inline_trace(const std::string& path) const {
+  if (place_.timeline == nullptr) return nullptr;
+  auto recorder = place_.timeline->recorder(trace::Role::kInline, path);
+  if (!recorder) return nullptr;
+  return std::make_unique<InlineTrace>(InlineTrace{runtime::TaskTrace(std::move(recorder))});
+}
+
 void WorkerCore::add_inline_endpoint(runtime::InnerWorker* inner) {
-  const size_t number = inline_executors_.size();
+  const auto number = static_cast<uint32_t>(inline_chips_.size() + inline_executors_.size());
   inline_executors_.push_back(
       std::make_unique<runtime::Executor>(segments(), fmt::format("{}/{}", path_, number), inner));
-  runtime::Executor* const executor = inline_executors_.back().get();
-  auto run = [executor](const mailbox::TaskPost& post, std::span<const std::byte> args,
-                        const std::atomic<bool>& cancelled) {
-    mailbox::TaskOutcome outcome;
-    executor->run(
-        post, args,
-        {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
-         &cancelled},
-        &outcome);
-    return engine::InlineOutcome{
-        outcome.outcome,
-        outcome.code,
-        {outcome.result.begin(), outcome.result.end()},
-        {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()}};
-  };
-  auto control = [executor](uint32_t command, std::span<const std::byte> request) {
-    std::string text;
-    uint32_t code = 0;
-    if (command != mailbox::kCommandHello) code = executor->control(command, request, &text);
-    const auto bytes = std::as_bytes(std::span(text));
-    return std::pair(code, std::vector<std::byte>(bytes.begin(), bytes.end()));
-  };
-  front_->call([&](engine::Core& core) {
-    const uint32_t worker = core.add_worker(
-        std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control}),
-        caps_of(static_cast<uint32_t>(number)));
-    STRATA_CHECK(worker == number);
-    core.start_worker(worker, os::monotonic_now());
-  });
+  add_inline(*inline_executors_.back(), caps_of(number));
 }
 
 Result<void> WorkerCore::start_inline() {
   STRATA_TRY(add_inline_workers());
+  STRATA_TRY(add_inline_chips());
   if (spec_.sub_workers > 0) add_inline_endpoint(nullptr);
   front_->call([&](engine::Core& core) { core.expect_no_more_workers(); });
   engine_ = std::thread([this] { front_->engine_main(); });
@@ -135,20 +130,25 @@ Result<void> WorkerCore::start_inline() {
 }
 
 Result<void> WorkerCore::start_children() {
-  const uint32_t count = worker_count() + static_cast<uint32_t>(spec_.sub_workers);
+  const uint32_t count = next_count() + static_cast<uint32_t>(spec_.sub_workers);
   if (count > 0) {
     // Else the process's server, which outlives this Worker, would keep the heap's pages with it.
     STRATA_TRY(heap_.set_inherited(false));
+    if (timeline_) STRATA_TRY(timeline_->set_inherited(false));
     STRATA_ASSIGN(server_, runtime::make_fork_server(spec_.allow_threads, spec_.inherit_fds));
     STRATA_TRY(heap_.set_inherited(true));
+    if (timeline_) STRATA_TRY(timeline_->set_inherited(true));
   }
   world_->set_permits(place_.permits - static_cast<int>(worker_count()) * permits_below());
+  STRATA_TRY(make_chip_notes());
   STRATA_TRY(add_endpoints(count));
   if (count > 0) STRATA_TRY(world_->watch_server(*server_, count));
   for (uint32_t i = 0; i < count; ++i) {
     std::vector<int> fds = {mailboxes_[i].fd(), hub_.fd(), world_->signal_fd(), heap_.fd()};
     for (const WorkerPlace::Heap& heap : place_.heaps) fds.push_back(heap.fd);
-    world_->expect_child(i);
+    if (place_.timeline != nullptr) fds.push_back(place_.timeline->fd());
+    if (i < chip_count()) fds.push_back(chip_notes_[i].fd());
+    world_->expect_child(i, i < chip_count() ? &chip_note(i) : nullptr);
     STRATA_TRY(server_->spawn(i, runtime::encode(child_spec(i)), fds));
   }
   front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
@@ -212,6 +212,7 @@ Result<void> WorkerCore::close() {
   Life expected = Life::kRunning;
   if (!life_.compare_exchange_strong(expected, Life::kClosing)) {
     if (expected == Life::kCreated && life_.compare_exchange_strong(expected, Life::kClosed)) {
+      if (timeline_) timeline_->drop_file();
       return {};
     }
     if (expected == Life::kClosed) return {};
@@ -234,8 +235,11 @@ Result<void> WorkerCore::close() {
   Result<void> ended = end_children();
   finish_close();
   log_unseen_errors();
-  if (error) return *std::move(error);
-  return ended;
+  const Result<void> written = write_timeline();
+  if (!error && !ended) error = std::move(ended).error();
+  if (!error) return written;
+  if (!written) fmt::print(stderr, "strata: {}\n", written.error().to_string());
+  return *std::move(error);
 }
 
 // Asks the children to end, and kills those that do not.
@@ -268,6 +272,10 @@ Result<void> WorkerCore::end_children() {
   return down;
 }
 
+Result<void> WorkerCore::write_timeline() {
+  return timeline_ ? timeline_->write() : Result<void>();
+}
+
 void WorkerCore::finish_close() {
   front_->stop();
   if (engine_.joinable()) engine_.join();
@@ -275,11 +283,11 @@ void WorkerCore::finish_close() {
 }
 
 std::vector<Worker::Child> WorkerCore::sub_children() {
-  return children(worker_count(), worker_count() + static_cast<uint32_t>(spec_.sub_workers));
+  return children(next_count(), next_count() + static_cast<uint32_t>(spec_.sub_workers));
 }
 
 std::vector<Worker::Child> WorkerCore::next_level_children() {
-  return children(0, worker_count());
+  return children(0, next_count());
 }
 
 std::vector<Worker::Child> WorkerCore::children(uint32_t begin, uint32_t end) {

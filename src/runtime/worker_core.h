@@ -8,12 +8,17 @@
 #include <thread>
 #include <vector>
 
+#include "device/chip_note.h"
 #include "engine/front.h"
+#include "os/clock.h"
 #include "os/shared_region.h"
 #include "runtime/child_spec.h"
+#include "runtime/chip_executor.h"
 #include "runtime/executor.h"
 #include "runtime/inner_worker.h"
+#include "runtime/task_trace.h"
 #include "runtime/thread_world.h"
+#include "runtime/timeline.h"
 #include "strata/worker.h"
 
 namespace strata {
@@ -27,6 +32,9 @@ struct WorkerPlace {
   std::string path = {};         // "L4/0"; empty for the root, which is "L4"
   std::vector<Heap> heaps = {};  // of the Workers above, the nearest first; they outlive this one
   int permits = -1;              // to spin, of this Worker and all below it; -1: cores - 1
+  // Of the root; null: none. It outlives this Worker.
+  const runtime::Timeline* timeline = nullptr;
+  std::string root_path = {};  // of a root that is not "L4"
 };
 
 class WorkerCore {
@@ -42,6 +50,8 @@ class WorkerCore {
   Result<engine::Core::NewBuffer> create_buffer(size_t nbytes);
   void release_buffer(uint32_t index);
   Result<void> clear_error(const Tensor& any_of_buffer);
+  void make_read_only(uint32_t index);
+  Result<ChipUsage> chip_usage(int chip) const;
   std::byte* heap() const { return heap_.data(); }
 
   Result<CallableHandle> register_callable(const Callable& callable,
@@ -55,7 +65,7 @@ class WorkerCore {
   const std::string& path() const { return path_; }
   uint64_t uid_high() const { return core_->options().uid_high; }
   const WorkerSpec& spec() const { return spec_; }
-  Result<registry::EntryRef> register_payload(const registry::PreparePayload& payload);
+  Result<registry::EntryRef> register_payload(registry::PreparePayload payload);
   // Until it is gone everywhere; an Error where a worker did not confirm that.
   Result<void> unregister_and_wait(registry::EntryRef entry);
   // Opens a run whose tasks may use `args`; the calling thread is its orchestration function. While
@@ -106,23 +116,46 @@ class WorkerCore {
     std::shared_ptr<WorkerCore> core;
     std::unique_ptr<runtime::InnerWorker> inner;
   };
+  // What the timeline is told of tasks that are calls in this process.
+  struct InlineTrace {
+    runtime::TaskTrace trace;
+    engine::InlineEndpoint* endpoint = nullptr;
+  };
 
-  WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap, os::SharedRegion hub);
+  WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap, os::SharedRegion hub,
+             std::unique_ptr<runtime::Timeline> timeline);
   uint32_t worker_count() const { return static_cast<uint32_t>(spec_.workers.size()); }
+  uint32_t chip_count() const { return static_cast<uint32_t>(spec_.chips); }
+  // Workers or chips: their ids are below this one, those of SUB children from here on.
+  uint32_t next_count() const { return worker_count() + chip_count(); }
   std::vector<Worker::Child> children(uint32_t begin, uint32_t end);
   std::vector<model::MappedSegment> segments() const;
   int permits_below() const;
   engine::WorkerCaps caps_of(uint32_t worker) const;
   void heed_cancel();
   Result<void> start_inline();
+  std::unique_ptr<InlineTrace> inline_trace(const std::string& path) const;
+  Result<void> write_timeline();
   Result<void> add_inline_workers();
   void add_inline_endpoint(runtime::InnerWorker* inner);
+  // `executor`: an Executor or a ChipExecutor, which outlives the endpoint. The next worker.
+  template <class Exec>
+  void add_inline(Exec& executor, engine::WorkerCaps caps);
+  Result<void> add_inline_chips();
+  Result<void> make_chip_notes();
+  device::ChipNote& chip_note(uint32_t chip) const;
   runtime::ChildSpec child_spec(uint32_t worker) const;
   Result<void> start_children();
   Result<void> add_endpoints(uint32_t count);
   Result<void> wait_ready();
   Result<void> end_children();
   Result<registry::PreparePayload> payload_of(const Callable& callable) const;
+  Result<registry::PreparePayload> chip_payload(const ChipCallable& chip) const;
+  // Registers it, with its blob in the heap where it is a chip callable.
+  Result<registry::EntryRef> register_with_blob(const Callable& callable,
+                                                registry::PreparePayload payload,
+                                                std::span<const uint32_t> listed);
+  void keep_blob(registry::EntryRef entry, uint32_t buffer);
   Result<void> must_run(const char* what);
   Result<void> must_own(const CallableHandle& handle) const;
   Result<void> must_build(const CallableHandle& handle) const;
@@ -137,9 +170,19 @@ class WorkerCore {
   std::string path_;
   os::SharedRegion heap_;
   os::SharedRegion hub_;
-  std::vector<os::SharedRegion> mailboxes_;  // outlive the endpoints in core_
+  std::vector<os::SharedRegion> mailboxes_;      // outlive the endpoints in core_
+  std::unique_ptr<runtime::Timeline> timeline_;  // of the root, where there is one
+  std::unique_ptr<trace::Recorder> recorder_;    // of core_; null: off
+  std::vector<std::unique_ptr<InlineTrace>> inline_traces_;
   std::vector<InlineWorker> inline_workers_;
   std::vector<std::unique_ptr<runtime::Executor>> inline_executors_;
+  std::vector<os::SharedRegion> chip_notes_;
+  std::vector<std::unique_ptr<runtime::ChipExecutor>> inline_chips_;
+  struct Blob {
+    registry::EntryRef entry;
+    uint32_t buffer;
+  };
+  std::vector<Blob> blobs_;  // of registered chip callables; under the step token
   std::unique_ptr<engine::Core> core_;
   std::unique_ptr<os::ForkServer> server_;
   std::unique_ptr<runtime::ThreadWorld> world_;
@@ -153,5 +196,46 @@ class WorkerCore {
   std::vector<std::shared_ptr<engine::RunRecord>> dropped_;
   std::atomic<bool> any_dropped_{false};
 };
+
+template <class Exec>
+void WorkerCore::add_inline(Exec& executor, engine::WorkerCaps caps) {
+  const auto number = static_cast<uint32_t>(inline_traces_.size());
+  inline_traces_.push_back(inline_trace(path_ + "/" + std::to_string(number)));
+  InlineTrace* const traced = inline_traces_.back().get();
+  auto run = [&executor, traced](const mailbox::TaskPost& post, std::span<const std::byte> args,
+                                 const std::atomic<bool>& cancelled) {
+    mailbox::TaskOutcome outcome;
+    if (traced != nullptr) traced->trace.begin(traced->endpoint->running(), post.callable);
+    executor.run(
+        post, args,
+        {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
+         &cancelled},
+        &outcome);
+    if (traced != nullptr) traced->trace.end(outcome.outcome != mailbox::Outcome::kOk);
+    return engine::InlineOutcome{
+        outcome.outcome,
+        outcome.code,
+        {outcome.result.begin(), outcome.result.end()},
+        {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()}};
+  };
+  auto control = [&executor, traced](uint32_t command, std::span<const std::byte> request) {
+    std::string text;
+    uint32_t code = 0;
+    const uint64_t since = traced != nullptr ? traced->trace.now() : 0;
+    if (command != mailbox::kCommandHello) {
+      code = executor.control(command, request, &text);
+      if (traced != nullptr) traced->trace.control(since, command, request, code);
+    }
+    const auto bytes = std::as_bytes(std::span(text));
+    return std::pair(code, std::vector<std::byte>(bytes.begin(), bytes.end()));
+  };
+  auto endpoint =
+      std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control});
+  if (traced != nullptr) traced->endpoint = endpoint.get();
+  front_->call([&](engine::Core& core) {
+    STRATA_CHECK(core.add_worker(std::move(endpoint), caps) == number);
+    core.start_worker(number, os::monotonic_now());
+  });
+}
 
 }  // namespace strata

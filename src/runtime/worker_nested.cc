@@ -56,6 +56,10 @@ int WorkerCore::permits_below() const {
 engine::WorkerCaps WorkerCore::caps_of(uint32_t worker) const {
   constexpr uint32_t kPlain = 1u << static_cast<uint32_t>(CallableKind::kNativeImport) |
                               1u << static_cast<uint32_t>(CallableKind::kLocalFunction);
+  if (worker < chip_count()) {
+    return {engine::Pool::kNext, 1u << static_cast<uint32_t>(CallableKind::kChipCallable), false,
+            engine::kCanCopy | engine::kCanMap};
+  }
   const bool nested = worker < worker_count();
   return {nested ? engine::Pool::kNext : engine::Pool::kSub, kPlain, nested};
 }
@@ -66,6 +70,8 @@ runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {
   out.heap_bytes.push_back(heap_.size());
   for (const WorkerPlace::Heap& heap : place_.heaps) out.heap_bytes.push_back(heap.bytes.size());
   out.spin = world_->waiter_options();
+  if (worker < chip_count()) out.chip = spec_.chip;
+  if (place_.timeline != nullptr) out.timeline_bytes = place_.timeline->bytes();
   if (worker < worker_count()) {
     out.worker = spec_.workers[worker];
     out.worker->allow_threads |= spec_.allow_threads;
@@ -78,8 +84,10 @@ Result<void> WorkerCore::add_inline_workers() {
   for (const WorkerSpec& child : spec_.workers) {
     WorkerSpec spec = child;
     spec.start = StartMethod::kInline;
-    WorkerPlace place{
-        fmt::format("{}/{}", path_, inline_workers_.size()), {{heap_.fd(), heap_.bytes()}}, 0};
+    WorkerPlace place{fmt::format("{}/{}", path_, inline_workers_.size()),
+                      {{heap_.fd(), heap_.bytes()}},
+                      0,
+                      place_.timeline};
     place.heaps.insert(place.heaps.end(), place_.heaps.begin(), place_.heaps.end());
     STRATA_ASSIGN(std::shared_ptr<WorkerCore> core,
                   WorkerCore::create(std::move(spec), std::move(place)));
@@ -117,7 +125,7 @@ Result<InnerReceipt> WorkerCore::register_inner(const Callable& callable,
   }
   STRATA_ASSIGN(registry::PreparePayload payload, payload_of(callable));
   payload.inner = true;
-  STRATA_ASSIGN(const registry::EntryRef entry, front_->register_callable(payload, only));
+  STRATA_ASSIGN(const registry::EntryRef entry, register_with_blob(callable, payload, only));
   return InnerReceipt{
       model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
       payload.name,
@@ -140,7 +148,9 @@ Result<void> WorkerCore::unregister_inner(const InnerReceipt& receipt) {
 
 // ---------------------------------------------------------------- for the Worker above
 
-Result<registry::EntryRef> WorkerCore::register_payload(const registry::PreparePayload& payload) {
+Result<registry::EntryRef> WorkerCore::register_payload(registry::PreparePayload payload) {
+  // The heaps of the Workers above come after this one's.
+  if (payload.blob_bytes > 0) ++payload.blob_segment;
   return front_->register_callable(payload);
 }
 

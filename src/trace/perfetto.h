@@ -1,29 +1,23 @@
-// Writes timelines as Chrome trace-event JSON, which Perfetto and chrome://tracing open.
-// Pure: it writes to the stream that it is given. Any thread.
+// Writes a timeline as Chrome trace-event JSON, which Perfetto and chrome://tracing open and any
+// JSON parser reads. docs/timeline.md says what stands in it.
+//
+// Pure: it writes to the stream that it is given. One thread.
 #pragma once
 
-#include <cstdint>
 #include <ostream>
-#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "trace/trace.h"
+#include "trace/report.h"
 
 namespace strata::trace {
 
-// The events of one process on one clock. A name or lane beyond its table is shown as its number.
-struct ProcessTimeline {
-  int64_t pid = 0;
-  std::string name;
-  std::vector<std::string> lanes;
-  std::vector<std::string> names;
-  std::vector<Event> events;
-  uint64_t dropped = 0;  // shown in the process's labels where not 0
-};
+// Facts about the timeline as a whole, for the file's "otherData".
+using Facts = std::vector<std::pair<std::string, std::string>>;
 
 // Any bytes are allowed in names: what is not UTF-8 is shown as U+FFFD. The stream's own state
 // tells whether the write succeeded.
-void write_perfetto_json(std::span<const ProcessTimeline> processes, std::ostream& out);
+void write_perfetto_json(Report& report, const Facts& facts, std::ostream& out);
 
 }  // namespace strata::trace

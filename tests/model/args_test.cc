@@ -244,7 +244,7 @@ TEST(ArgsDecoder, RefusesEachFieldThatIsWrong) {
   const uint64_t byte = 0xff;
   EXPECT_EQ(decode_with(2, 0xffffffff, 3).error().code(), Code::kNotFound);  // segment
   EXPECT_EQ(decode_with(2, byte << 32, 0).error().code(), Code::kCorrupt);   // dtype
-  EXPECT_EQ(decode_with(2, byte << 32, 16ull << 32).error().code(), Code::kCorrupt);
+  EXPECT_EQ(decode_with(2, byte << 32, 19ull << 32).error().code(), Code::kCorrupt);
   EXPECT_EQ(decode_with(2, byte << 40, 9ull << 40).error().code(), Code::kCorrupt);  // rank
   EXPECT_EQ(decode_with(2, byte << 48, 0).error().code(), Code::kCorrupt);           // tag
   EXPECT_EQ(decode_with(2, byte << 48, 6ull << 48).error().code(), Code::kCorrupt);
@@ -254,10 +254,37 @@ TEST(ArgsDecoder, RefusesEachFieldThatIsWrong) {
   EXPECT_EQ(decode_with(4, 0, 1).error().code(), Code::kCorrupt);                // nbytes
   EXPECT_EQ(decode_with(5, ~0ull, 1ull << 61).error().code(), Code::kCorrupt);   // shape
   EXPECT_EQ(decode_with(7, ~0ull, ~0ull << 40).error().code(), Code::kCorrupt);  // stride
-  EXPECT_EQ(decode_with(1, 0, 1ull << 32).error().code(), Code::kCorrupt);       // reserved
-  EXPECT_EQ(decode_with(0, ~0ull, 257).error().code(), Code::kCorrupt);          // counts
+  EXPECT_EQ(decode_with(1, 0, 1ull << 32).error().code(), Code::kCorrupt);       // flags
+  EXPECT_EQ(decode_with(1, 0, 2ull << 32).error().code(), Code::kCorrupt);
+  EXPECT_EQ(decode_with(0, ~0ull, 257).error().code(), Code::kCorrupt);  // counts
   EXPECT_EQ(decode_with(0, ~0ull, 257ull << 32).error().code(), Code::kCorrupt);
   EXPECT_EQ(decode_with(1, ~0ull, 64 * 1024 + 1).error().code(), Code::kCorrupt);
+}
+
+TEST(ArgsDecoder, GivesReferencesAloneInASegmentThatIsKnownAndNotMapped) {
+  const TaskArgs args = sample();
+  const size_t bytes = encoded_bytes(args, true);
+  std::vector<uint64_t> words(bytes / 8);
+  const auto place = [](const Tensor& t) {
+    return Placement{t.buffer_index, kBufferOffset, kTransferCopy, 1000, t.buffer_index == 1};
+  };
+  encode_args(args, place, reinterpret_cast<std::byte*>(words.data()), true);
+  ArgsDecoder decoder;
+  const auto unmapped = [](uint32_t) { return MappedSegment{nullptr, kSegmentBytes}; };
+  ASSERT_TRUE(decoder.decode(bytes_of(words), unmapped).ok());
+  EXPECT_EQ(decoder.tensors()[1].data, nullptr);
+  EXPECT_EQ(decoder.tensors()[1].transfer, kTransferCopy);
+  ASSERT_EQ(decoder.refs().size(), 2u);
+  const DecodedRef& second = decoder.refs()[1];
+  EXPECT_EQ(second.uid, (Uid{1, 2}));
+  EXPECT_EQ(second.segment, 1u);
+  EXPECT_EQ(second.buffer_offset, kBufferOffset);
+  EXPECT_EQ(second.buffer_bytes, 1000u);
+  EXPECT_EQ(second.offset, 64u);
+  EXPECT_TRUE(second.read_only);
+  EXPECT_FALSE(decoder.refs()[0].read_only);
+  const auto small = [](uint32_t) { return MappedSegment{nullptr, 64}; };
+  EXPECT_EQ(decoder.decode(bytes_of(words), small).error().code(), Code::kCorrupt);
 }
 
 TEST(ArgsDecoder, NeverGivesATensorOutsideItsSegmentWhateverTheBytes) {
@@ -318,6 +345,11 @@ TEST(Args, WithATensorThatIsNoneAreRefused) {
                 .error()
                 .message()
                 .find("tag 6"),
+            std::string::npos);
+  EXPECT_NE(check_args(TaskArgs().add_tensor(t, INPUT, static_cast<Transfer>(3)))
+                .error()
+                .message()
+                .find("transfer 3"),
             std::string::npos);
 }
 

@@ -19,6 +19,13 @@ constexpr unsigned char kLocalGolden[] = {0x01, 0x00, 0x00, 0x00, 0x05, 0x00, 0x
                                           0x04, 0x00, 0x00, 0x00, 0xde, 0xad, 0xbe, 0xef,
                                           0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01};
 
+// u32 schema 1, u32 kind 1, u32 3 "cpu", u32 5 "scale", u32 2 "f4", the blob's 32 bytes 0 to 31.
+constexpr unsigned char kChipGolden[] = {
+    0x01, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 'c', 'p', 'u', 0x05,
+    0x00, 0x00, 0x00, 's',  'c',  'a',  'l',  'e',  0x02, 0x00, 0x00, 0x00, 'f', '4', 0,   1,
+    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,  15,  16,  17,
+    18,   19,   20,   21,   22,   23,   24,   25,   26,   27,   28,   29,   30,  31};
+
 std::vector<std::byte> bytes_of(std::span<const unsigned char> raw) {
   const auto bytes = std::as_bytes(raw);
   return {bytes.begin(), bytes.end()};
@@ -46,6 +53,41 @@ TEST(Descriptor, OfALocalFunctionHasGoldenBytesAndDigest) {
             "4d402292759af71918f2577b09916b5b");
 }
 
+ChipCallableDescriptor chip_golden() {
+  ChipCallableDescriptor chip{"cpu", "scale", "f4", {}};
+  for (size_t i = 0; i < chip.blob.size(); ++i) chip.blob[i] = static_cast<std::byte>(i);
+  return chip;
+}
+
+TEST(Descriptor, OfAChipCallableHasGoldenBytesAndDigest) {
+  const std::vector<std::byte> bytes = descriptor_bytes(chip_golden());
+  EXPECT_EQ(bytes, bytes_of(kChipGolden));
+  EXPECT_EQ(hashid_of(digest_of(bytes)),
+            "sha256:8add6ea97dc484ea235792a8135961f6"
+            "c85336cff2fcb59629142d4f5709a1b6");
+}
+
+TEST(Descriptor, OfAChipCallableHasAPlatformAnEntryAndASignature) {
+  EXPECT_TRUE(validate(chip_golden()).ok());
+  const auto text_of = [](auto&& change) {
+    ChipCallableDescriptor chip = chip_golden();
+    change(chip);
+    const Result<void> result = validate(Descriptor(chip));
+    return result.ok() ? std::string() : result.error().message();
+  };
+  using Chip = ChipCallableDescriptor;
+  EXPECT_EQ(text_of([](Chip& c) { c.signature.clear(); }), "");
+  EXPECT_EQ(text_of([](Chip& c) { c.signature = std::string(4096, 's'); }), "");
+  EXPECT_NE(text_of([](Chip& c) { c.signature = std::string(4097, 's'); }).find("4097"),
+            std::string::npos);
+  EXPECT_NE(text_of([](Chip& c) { c.signature = "\xff"; }).find("UTF-8"), std::string::npos);
+  EXPECT_NE(text_of([](Chip& c) { c.platform = ""; }).find("platform"), std::string::npos);
+  EXPECT_NE(text_of([](Chip& c) { c.platform = "c pu"; }).find("'c pu'"), std::string::npos);
+  EXPECT_NE(text_of([](Chip& c) { c.entry = "9"; }).find("C identifier"), std::string::npos);
+  EXPECT_NE(text_of([](Chip& c) { c.entry = std::string(256, 'e'); }).find("256"),
+            std::string::npos);
+}
+
 TEST(Descriptor, ComesBackFromItsBytes) {
   const Descriptor native = NativeImportDescriptor{"lib\xc3\xa4.so", "_f9"};
   EXPECT_EQ(decode_descriptor(descriptor_bytes(native)).value(), native);
@@ -53,11 +95,14 @@ TEST(Descriptor, ComesBackFromItsBytes) {
   const Descriptor local = local_golden();
   EXPECT_EQ(decode_descriptor(descriptor_bytes(local)).value(), local);
   EXPECT_EQ(kind_of(local), CallableKind::kLocalFunction);
+  const Descriptor chip = chip_golden();
+  EXPECT_EQ(decode_descriptor(descriptor_bytes(chip)).value(), chip);
+  EXPECT_EQ(kind_of(chip), CallableKind::kChipCallable);
 }
 
 TEST(Descriptor, CutAnywhereOrLongerIsRefused) {
-  for (const Descriptor& d :
-       {Descriptor(NativeImportDescriptor{"libkernels.so", "gemm"}), Descriptor(local_golden())}) {
+  for (const Descriptor& d : {Descriptor(NativeImportDescriptor{"libkernels.so", "gemm"}),
+                              Descriptor(local_golden()), Descriptor(chip_golden())}) {
     std::vector<std::byte> bytes = descriptor_bytes(d);
     for (size_t n = 0; n < bytes.size(); ++n) {
       const auto cut = decode_descriptor(std::span(bytes).first(n));

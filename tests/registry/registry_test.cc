@@ -487,8 +487,24 @@ TEST(PreparePayload, ComesBackAndIsRefusedWhenCut) {
   EXPECT_FALSE(decode_payload(bytes).ok());
 }
 
+TEST(PreparePayload, OfAChipCallableNamesItsBlob) {
+  PreparePayload sent{"scale", model::ChipCallableDescriptor{"cpu", "scale", "", {}}, {}};
+  EXPECT_FALSE(encode_payload(sent).ok());
+  sent.blob_offset = 4096;
+  sent.blob_bytes = 77;
+  const PreparePayload got = decode_payload(encode_payload(sent).value()).value();
+  EXPECT_EQ(got.descriptor, sent.descriptor);
+  EXPECT_EQ(got.blob_offset, 4096u);
+  EXPECT_EQ(got.blob_bytes, 77u);
+  sent.blob_bytes = ChipCallable::kBlobBytesMax + 1;
+  EXPECT_FALSE(encode_payload(sent).ok());
+}
+
 TEST(PreparePayload, OverALimitIsRefused) {
   PreparePayload payload = callable("f");
+  payload.blob_bytes = 1;
+  EXPECT_FALSE(encode_payload(payload).ok());
+  payload = callable("f");
   payload.library_paths.assign(kLibraryPathsMax, std::string(kPathBytesMax, 'p'));
   EXPECT_TRUE(encode_payload(payload).ok());
   payload.library_paths.emplace_back("p");

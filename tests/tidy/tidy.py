@@ -27,10 +27,9 @@ CXX_SUFFIXES = ('.h', '.cc', '.c', '.cpp', '.hpp', '.cu')
 CODE_SUFFIXES = CXX_SUFFIXES + ('.py', '.cmake', '.sh')
 
 VALUE_HEADERS = frozenset(
-    'error result types tensor inline_vector task_args call callable callable_handle timeouts '
-    'worker_spec '
-    'version export'.split())
-HANDLE_HEADERS = frozenset('worker orchestrator run buffer strata'.split())
+    'error result types tensor inline_vector task_args call callable callable_handle '
+    'chip_usage formats timeouts worker_spec version export'.split())
+HANDLE_HEADERS = frozenset('worker orchestrator run buffer chip strata'.split())
 
 # What a core may take from the standard library; everything else needs a row of exceptions.
 CORE_HEADERS = frozenset(

@@ -1,0 +1,13 @@
+// chip_main: the life of a chip's process, which the fork server has forked.
+#pragma once
+
+#include "os/event_fd.h"
+#include "os/fork_server.h"
+#include "runtime/child_spec.h"
+
+namespace strata::runtime {
+
+// Gives the exit status. `parent` wakes the parent; it was taken out of `start`.
+Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start, os::EventFd parent);
+
+}  // namespace strata::runtime
