@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <memory>
+#include <span>
 #include <string_view>
 
 namespace ridge {
@@ -151,6 +153,37 @@ tl::expected<std::vector<Digit>, std::string> load_digits(const std::string& fil
   }
   if (std::string error = parser.finish(); !error.empty()) return Failure(std::move(error));
   return parser.take();
+}
+
+Digit shifted(const Digit& digit, int right, int down) {
+  Digit out{{}, digit.label};
+  for (int row = 0; row < kSide; ++row) {
+    for (int column = 0; column < kSide; ++column) {
+      const int from_row = row - down, from_column = column - right;
+      if (from_row < 0 || from_row >= kSide || from_column < 0 || from_column >= kSide) continue;
+      out.pixels[static_cast<size_t>(row * kSide + column)] =
+          digit.pixels[static_cast<size_t>(from_row * kSide + from_column)];
+    }
+  }
+  return out;
+}
+
+Samples split(const std::vector<Digit>& digits, bool augment) {
+  struct Shift {
+    int right, down;
+  };
+  constexpr Shift kShifts[] = {{0, 0}, {0, -1}, {0, 1}, {-1, 0}, {1, 0}};
+  Samples samples;
+  for (const Shift& shift : std::span(kShifts).first(augment ? std::size(kShifts) : 1)) {
+    for (size_t line = 0; line < digits.size(); ++line) {
+      (is_predicted(line) ? samples.predicted : samples.learned)
+          .push_back(shifted(digits[line], shift.right, shift.down));
+    }
+    if (samples.predicted_as_they_were == 0) {
+      samples.predicted_as_they_were = samples.predicted.size();
+    }
+  }
+  return samples;
 }
 
 }  // namespace ridge

@@ -3,10 +3,14 @@
 //
 // Every tensor is a tile: a view of two dimensions into a row-major matrix, columns side by side,
 // rows a stride apart. T, L and so on below are tiles; all work is in place.
+//
+// A last tensor of one uint64, if there is one, counts: a task that has done its work adds one to
+// it. It is for all tasks at once, so it is passed as NO_DEP.
 #include <cblas.h>
 #include <strata/callable.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -71,15 +75,24 @@ std::vector<double> squared_norms(const Tile<const double>& x) {
   return norms;
 }
 
-// C += alpha op(A) B, for the solve and the prediction.
+// Of a task that has done its work.
+void count(const strata::Call& call) {
+  if (call.tensor_count() == 0) return;
+  const uint32_t last = call.tensor_count() - 1;
+  if (call.raw()->tensors[last].dtype != static_cast<uint8_t>(strata::DType::kU64)) return;
+  std::atomic_ref<uint64_t>(*call.tensor<uint64_t>(last).data())
+      .fetch_add(1, std::memory_order_relaxed);
+}
+
+// C = beta C + alpha op(A) B, for the solve and the prediction.
 void multiply_add(double alpha, CBLAS_TRANSPOSE op, const Tile<const double>& a,
-                  const Tile<const double>& b, const Tile<double>& c) {
+                  const Tile<const double>& b, const Tile<double>& c, double beta = 1.0) {
   const int inner = op == CblasNoTrans ? a.columns : a.rows;
   const int outer = op == CblasNoTrans ? a.rows : a.columns;
   require(c.rows == outer && c.columns == b.columns && b.rows == inner,
           "the tiles of a product do not fit");
   cblas_dgemm(CblasRowMajor, op, CblasNoTrans, c.rows, c.columns, inner, alpha, a.data, a.stride,
-              b.data, b.stride, 1.0, c.data, c.stride);
+              b.data, b.stride, beta, c.data, c.stride);
 }
 
 // B = op(L)^-1 B for the lower triangle L.
@@ -117,6 +130,7 @@ static void rbf_tile(strata::Call& call) {
     }
   }
   for (int i = 0; i < std::min(k.rows, k.columns); ++i) k.row(i)[i] += diagonal;
+  count(call);
 }
 STRATA_EXPORT(rbf_tile);
 
@@ -139,6 +153,7 @@ static void potrf(strata::Call& call) {
   for (int i = 0; i < a.rows; ++i) {
     if (!std::isfinite(a.row(i)[i])) refuse(i + 1);
   }
+  count(call);
 }
 STRATA_EXPORT(potrf);
 
@@ -149,6 +164,7 @@ static void trsm(strata::Call& call) {
   require(square(l) && a.columns == l.rows, "the tiles of trsm do not fit");
   cblas_dtrsm(CblasRowMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, a.rows, a.columns,
               1.0, l.data, l.stride, a.data, a.stride);
+  count(call);
 }
 STRATA_EXPORT(trsm);
 
@@ -159,6 +175,7 @@ static void syrk(strata::Call& call) {
   require(square(c) && c.rows == a.rows, "the tiles of syrk do not fit");
   cblas_dsyrk(CblasRowMajor, CblasLower, CblasNoTrans, c.rows, a.columns, -1.0, a.data, a.stride,
               1.0, c.data, c.stride);
+  count(call);
 }
 STRATA_EXPORT(syrk);
 
@@ -171,18 +188,21 @@ static void gemm(strata::Call& call) {
           "the tiles of gemm do not fit");
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, c.rows, c.columns, a.columns, -1.0, a.data,
               a.stride, b.data, b.stride, 1.0, c.data, c.stride);
+  count(call);
 }
 STRATA_EXPORT(gemm);
 
 // tensors L, B: B = L^-1 B.
 static void forward_solve(strata::Call& call) {
   solve(CblasNoTrans, call);
+  count(call);
 }
 STRATA_EXPORT(forward_solve);
 
 // tensors L, B: B = L^-T B.
 static void backward_solve(strata::Call& call) {
   solve(CblasTrans, call);
+  count(call);
 }
 STRATA_EXPORT(backward_solve);
 
@@ -190,6 +210,7 @@ STRATA_EXPORT(backward_solve);
 static void forward_update(strata::Call& call) {
   multiply_add(-1.0, CblasNoTrans, tile<const double>(call, 0), tile<const double>(call, 1),
                tile<double>(call, 2));
+  count(call);
 }
 STRATA_EXPORT(forward_update);
 
@@ -197,6 +218,7 @@ STRATA_EXPORT(forward_update);
 static void backward_update(strata::Call& call) {
   multiply_add(-1.0, CblasTrans, tile<const double>(call, 0), tile<const double>(call, 1),
                tile<double>(call, 2));
+  count(call);
 }
 STRATA_EXPORT(backward_update);
 
@@ -204,5 +226,31 @@ STRATA_EXPORT(backward_update);
 static void predict_tile(strata::Call& call) {
   multiply_add(1.0, CblasNoTrans, tile<const double>(call, 0), tile<const double>(call, 1),
                tile<double>(call, 2));
+  count(call);
 }
 STRATA_EXPORT(predict_tile);
+
+// tensors K, A, S: S = K A.
+static void score_tile(strata::Call& call) {
+  multiply_add(1.0, CblasNoTrans, tile<const double>(call, 0), tile<const double>(call, 1),
+               tile<double>(call, 2), 0.0);
+  count(call);
+}
+STRATA_EXPORT(score_tile);
+
+// tensors S, P, Q, ...; scalar: how many P, Q, ... there are: S = P + Q + ...
+static void sum_tiles(strata::Call& call) {
+  const auto s = tile<double>(call, 0);
+  const auto terms = call.scalar<uint32_t>(0);
+  for (uint32_t term = 1; term <= terms; ++term) {
+    const auto p = tile<const double>(call, term);
+    require(p.rows == s.rows && p.columns == s.columns, "the tiles of a sum do not fit");
+  }
+  for (int i = 0; i < s.rows; ++i) std::fill_n(s.row(i), s.columns, 0.0);
+  for (uint32_t term = 1; term <= terms; ++term) {
+    const auto p = tile<const double>(call, term);
+    for (int i = 0; i < s.rows; ++i) cblas_daxpy(s.columns, 1.0, p.row(i), 1, s.row(i), 1);
+  }
+  count(call);
+}
+STRATA_EXPORT(sum_tiles);

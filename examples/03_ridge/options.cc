@@ -16,6 +16,11 @@ void add_options(CLI::App& app, Options* options) {
   app.add_option("--start", options->start, "How children start: fork, or inline (no processes)")
       ->check(CLI::IsMember({"fork", "inline"}))
       ->capture_default_str();
+  app.add_flag("--augment,!--no-augment", options->augment,
+               "Each image also moved by one pixel to each side: five times the samples");
+  app.add_option("--timeline", options->timeline,
+                 "Writes there what every process did, and when: for ui.perfetto.dev")
+      ->type_name("FILE");
 }
 
 }  // namespace ridge

@@ -14,7 +14,9 @@ struct Options {
   std::string data;               // digits.csv.gz
   std::string start = "fork";     // or "inline"
   int workers = 2;
-  size_t tile = 128;  // rows and columns of a tile
+  size_t tile = 128;     // rows and columns of a tile
+  std::string timeline;  // a file to write; none where empty
+  bool augment = false;  // each image also moved by a pixel to each side
 };
 
 // Adds the options to `app`; parsing it fills `options`, which must outlive it. What `options`

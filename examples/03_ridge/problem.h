@@ -9,7 +9,8 @@
 
 namespace ridge {
 
-inline constexpr size_t kPixels = 64;
+inline constexpr int kSide = 8;  // of an image, in pixels
+inline constexpr size_t kPixels = kSide * kSide;
 inline constexpr size_t kClasses = 10;
 inline constexpr int kPixelMax = 16;
 
@@ -20,6 +21,9 @@ inline constexpr double kPixelScale = 1.0 / kPixelMax;
 // predict 593 or 594 of the 599 right.
 inline constexpr double kGamma = 0.05;
 inline constexpr double kLambda = 1e-3;
+
+// The tasks; only child processes load it.
+inline constexpr char kKernelLibrary[] = "libridge_kernels.so";
 
 // Every third line is predicted, the others are learned from. `index` counts lines from 0.
 constexpr bool is_predicted(size_t index) {

@@ -1,4 +1,5 @@
-// ridge_reference DIGITS_CSV_GZ > FILE: the same regression by LAPACK on whole matrices.
+// ridge_reference DIGITS_CSV_GZ [--augment] > FILE: the same regression by LAPACK on whole
+// matrices.
 //
 // A process of its own that shares with `ridge` the loader and the constants, and nothing that
 // computes: distances by plain differences, matrices by columns, dpotrf and dpotrs on all of it.
@@ -10,6 +11,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "digits.h"
@@ -88,8 +90,9 @@ void append(std::vector<char>* bytes, const T& value) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2 || isatty(STDOUT_FILENO) != 0) {
-    std::fprintf(stderr, "usage: ridge_reference DIGITS_CSV_GZ > FILE\n");
+  const bool augment = argc == 3 && std::strcmp(argv[2], "--augment") == 0;
+  if ((argc != 2 && !augment) || isatty(STDOUT_FILENO) != 0) {
+    std::fprintf(stderr, "usage: ridge_reference DIGITS_CSV_GZ [--augment] > FILE\n");
     return 2;
   }
   openblas_set_num_threads(1);
@@ -98,11 +101,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "ridge_reference: %s\n", digits.error().c_str());
     return 2;
   }
-  std::vector<Digit> learned;
-  std::vector<Digit> predicted;
-  for (size_t i = 0; i < digits->size(); ++i) {
-    (ridge::is_predicted(i) ? predicted : learned).push_back((*digits)[i]);
-  }
+  const auto [learned, predicted, ignored] = ridge::split(*digits, augment);
 
   Solution solution;
   if (!solve(learned, &solution)) return 1;

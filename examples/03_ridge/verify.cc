@@ -51,13 +51,15 @@ class OutputFile {
   off_t offset_ = 0;
 };
 
-// Runs `program data` with its standard output in `fd`. Empty text where it ended well.
-std::string run(const std::string& program, const std::string& data, int fd) {
+// Runs `program data`, with --augment where that is so, and its standard output in `fd`. Empty text
+// where it ended well.
+std::string run(const std::string& program, const std::string& data, bool augment, int fd) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, fd, STDOUT_FILENO);
-  std::string arguments[] = {program, data};
-  char* argv[] = {arguments[0].data(), arguments[1].data(), nullptr};
+  std::string arguments[] = {program, data, "--augment"};
+  char* argv[] = {arguments[0].data(), arguments[1].data(), augment ? arguments[2].data() : nullptr,
+                  nullptr};
   pid_t pid = -1;
   const int error = posix_spawn(&pid, program.c_str(), &actions, nullptr, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -79,11 +81,11 @@ std::string run(const std::string& program, const std::string& data, int fd) {
 }  // namespace
 
 tl::expected<Reference, std::string> run_reference(const std::string& program,
-                                                   const std::string& data, size_t learned,
-                                                   size_t predicted) {
+                                                   const std::string& data, bool augment,
+                                                   size_t learned, size_t predicted) {
   OutputFile output;
   if (output.fd() < 0) return Failure(std::string("no memory file: ") + std::strerror(errno));
-  if (std::string error = run(program, data, output.fd()); !error.empty()) {
+  if (std::string error = run(program, data, augment, output.fd()); !error.empty()) {
     return Failure(std::move(error));
   }
   std::vector<uint64_t> sizes(2);

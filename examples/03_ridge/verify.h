@@ -16,10 +16,11 @@ struct Reference {
   std::vector<uint8_t> predictions;
 };
 
-// Runs `program data`. The Error is a line that says what went wrong.
+// Runs `program data`, with --augment where that is so. The Error is a line that says what went
+// wrong.
 tl::expected<Reference, std::string> run_reference(const std::string& program,
-                                                   const std::string& data, size_t learned,
-                                                   size_t predicted);
+                                                   const std::string& data, bool augment,
+                                                   size_t learned, size_t predicted);
 
 // max |L - Lref| / max |Lref| over the lower triangle; infinity where one is not a number.
 // `factor` is learned x learned by rows.

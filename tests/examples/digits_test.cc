@@ -185,4 +185,51 @@ TEST_F(Digits, MoreLinesThanTheLimitAreRefused) {
   EXPECT_EQ(complaint(gzip(text)), "line 20001: more than 20000 lines");
 }
 
+// ---------------------------------------------------------------- samples
+
+ridge::Digit numbered(uint8_t label) {
+  ridge::Digit digit{{}, label};
+  for (size_t p = 0; p < ridge::kPixels; ++p) digit.pixels[p] = static_cast<uint8_t>(1 + p % 16);
+  return digit;
+}
+
+TEST(Samples, AShiftMovesTheImageAndFillsWithZeros) {
+  const ridge::Digit digit = numbered(7);
+  const ridge::Digit right = ridge::shifted(digit, 1, 0), up = ridge::shifted(digit, 0, -1);
+  EXPECT_EQ(right.label, 7);
+  for (size_t row = 0; row < 8; ++row) {
+    for (size_t column = 0; column < 8; ++column) {
+      const size_t at = row * 8 + column;
+      EXPECT_EQ(right.pixels[at], column == 0 ? 0 : digit.pixels[at - 1]) << at;
+      EXPECT_EQ(up.pixels[at], row == 7 ? 0 : digit.pixels[at + 8]) << at;
+    }
+  }
+  EXPECT_EQ(ridge::shifted(digit, 0, 0).pixels, digit.pixels);
+}
+
+TEST(Samples, EveryThirdImageIsPredictedWithAllItsShifts) {
+  std::vector<ridge::Digit> digits;
+  for (uint8_t label = 0; label < 7; ++label) digits.push_back(numbered(label));
+  const ridge::Samples plain = ridge::split(digits, false);
+  EXPECT_EQ(plain.size(), 7u);
+  EXPECT_EQ(plain.predicted.size(), 2u);
+  EXPECT_EQ(plain.predicted_as_they_were, 2u);
+
+  const ridge::Samples more = ridge::split(digits, true);
+  EXPECT_EQ(more.size(), 35u);
+  ASSERT_EQ(more.predicted.size(), 10u);
+  EXPECT_EQ(more.predicted_as_they_were, 2u);
+  for (size_t i = 0; i < more.predicted.size(); ++i) {
+    EXPECT_EQ(more.predicted[i].label, i % 2 == 0 ? 2 : 5);
+    EXPECT_EQ(more.predicted[i].pixels == digits[0].pixels, i < 2) << i;
+  }
+  for (const ridge::Digit& digit : more.learned) EXPECT_TRUE(digit.label % 3 != 2);
+}
+
+TEST(Samples, TheShippedDigitsWithTheirShiftsAreNearlyNineThousand) {
+  const ridge::Samples samples = ridge::split(*ridge::load_digits(RIDGE_DATA), true);
+  EXPECT_EQ(samples.learned.size(), 5990u);
+  EXPECT_EQ(samples.predicted.size(), 2995u);
+}
+
 }  // namespace

@@ -286,6 +286,75 @@ TEST_F(Kernels, PredictTileAddsAProduct) {
   expect_near(s, want);
 }
 
+TEST_F(Kernels, ScoreTileIsAProductWhateverWasThere) {
+  Tile k(6, 9, 40), a(9, 10, 41), s(6, 10, 42);
+  for (size_t i = 0; i < 6; ++i) s(i, i) = std::nan("");
+  Tile zero(6, 10, 43);
+  for (size_t i = 0; i < 6; ++i) {
+    for (size_t j = 0; j < 10; ++j) zero(i, j) = 0.0;
+  }
+  const std::vector<double> want = product(
+      zero, 9, 1.0, [&](size_t i, size_t p) { return k(i, p); },
+      [&](size_t p, size_t j) { return a(p, j); });
+  ASSERT_EQ(call("score_tile", {k.tensor(), a.tensor(), s.tensor()}), "");
+  expect_near(s, want);
+}
+
+TEST_F(Kernels, SumTilesAddsAsManyAsItIsTold) {
+  Tile s(5, 10, 44), p(5, 10, 45), q(5, 10, 46), r(4, 10, 47);
+  std::vector<double> want;
+  for (size_t i = 0; i < 5; ++i) {
+    for (size_t j = 0; j < 10; ++j) want.push_back(p(i, j) + q(i, j));
+  }
+  EXPECT_EQ(call("sum_tiles", {s.tensor(), p.tensor(), r.tensor()}, uint32_t{2}),
+            "the tiles of a sum do not fit");
+  EXPECT_TRUE(s.unchanged());
+  ASSERT_EQ(call("sum_tiles", {s.tensor(), p.tensor(), q.tensor(), r.tensor()}, uint32_t{2}), "");
+  expect_near(s, want);
+}
+
+TEST_F(Kernels, ATaskThatHasDoneItsWorkIsCountedAndAFailedOneIsNot) {
+  uint64_t done = 41;
+  strata_tensor counter = {};
+  counter.data = &done;
+  counter.nbytes = sizeof done;
+  counter.dtype = static_cast<uint8_t>(strata::DType::kU64);
+  counter.rank = 2;
+  counter.shape[0] = counter.shape[1] = 1;
+  counter.stride[0] = counter.stride[1] = 1;
+  Tile l = Tile::definite(6, 48), b(6, 10, 49), c(6, 6, 50), s(6, 10, 51);
+  const strata_tensor tl = l.tensor(), tb = b.tensor(), tc = c.tensor(), ts = s.tensor();
+  struct Entry {
+    const char* name;
+    std::vector<strata_tensor> tensors;
+  };
+  const Entry entries[] = {
+      {"potrf", {tl}},
+      {"trsm", {tl, tc}},
+      {"syrk", {tl, tc}},
+      {"gemm", {tl, tl, tc}},
+      {"forward_solve", {tl, tb}},
+      {"backward_solve", {tl, tb}},
+      {"forward_update", {tl, tb, ts}},
+      {"backward_update", {tl, tb, ts}},
+      {"predict_tile", {tl, tb, ts}},
+      {"score_tile", {tl, tb, ts}},
+      {"sum_tiles", {ts, tb}},
+      {"rbf_tile", {tl, tl, tc}},
+  };
+  for (const Entry& entry : entries) {
+    std::vector<strata_tensor> tensors = entry.tensors;
+    tensors.push_back(counter);
+    const uint64_t before = done;
+    // Of sum_tiles the number of terms, of the others nothing or what is not looked at here.
+    ASSERT_EQ(call(entry.name, tensors, uint64_t{1}, 0.0), "") << entry.name;
+    EXPECT_EQ(done, before + 1) << entry.name;
+  }
+  const uint64_t before = done;
+  EXPECT_NE(call("gemm", {tb, tl, tc, counter}), "");
+  EXPECT_EQ(done, before);
+}
+
 TEST_F(Kernels, ATileOfOneRowNeedsNoRowStride) {
   Tile a(1, 5, 29), b(1, 5, 30), c(1, 1, 31);
   strata_tensor row = a.tensor();

@@ -1,10 +1,13 @@
-// `ridge` and `ridge_reference` as a user meets them: exit codes, and one line for each failure.
+// `ridge`, `ridge_pod` and `ridge_reference` as a user meets them: exit codes, and one line for
+// each failure.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <zlib.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -58,6 +61,18 @@ class Programs : public testing::Test {
     return line + std::to_string(digit) + "\n";
   }
 
+  // 90 images of three kinds, dark, grey and bright, each with a pixel of its own: all are
+  // recognized, moved or not.
+  std::string small() const {
+    std::string text;
+    for (int i = 0; i < 90; ++i) {
+      const int digit = i / 3 % 3;
+      for (int p = 0; p < 64; ++p) text += std::to_string(p == i % 64 ? 4 : 8 * digit) + ",";
+      text += std::to_string(digit) + "\n";
+    }
+    return gzip("small", text);
+  }
+
   fs::path folder_;
 };
 
@@ -79,6 +94,15 @@ TEST_F(Programs, ReferenceOfThreeLinesIsWhatPaperSays) {
   EXPECT_NEAR(factor[1], k / std::sqrt(diagonal), 1e-15);
   EXPECT_NEAR(factor[2], std::sqrt(diagonal - k * k / diagonal), 1e-15);
   EXPECT_EQ(outcome.out.back(), 7);
+}
+
+TEST_F(Programs, ReferenceWithAugmentSolvesForTheShiftsToo) {
+  const std::string data = gzip("data", line_of(0, 3) + line_of(16, 7) + line_of(16, 7));
+  const Outcome outcome = run(RIDGE_REFERENCE, "'" + data + "' --augment");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  ASSERT_EQ(outcome.out.size(), 2 * sizeof(uint64_t) + 55 * sizeof(double) + 5);
+  EXPECT_EQ(outcome.out.substr(outcome.out.size() - 5), std::string(5, 7));
+  EXPECT_EQ(run(RIDGE_REFERENCE, "'" + data + "' --argument").code, 2);
 }
 
 TEST_F(Programs, ReferenceRefusesBadDataWithCodeTwo) {
@@ -140,6 +164,113 @@ TEST_F(Ridge, HelpTellsTheOptionsAndTheExitCodes) {
     EXPECT_NE(outcome.out.find(word), std::string::npos) << word;
   }
   EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(Ridge, AugmentedSamplesAreSolvedAndJudged) {
+  const Outcome outcome = run(RIDGE, "--augment --tile 16 --start inline --data '" + small() + "'");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* part : {"450 samples, 300 to learn from, 150 to predict",
+                           "reference: 0 of 150 predictions differ"}) {
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << outcome.out;
+  }
+}
+
+class RidgePod : public Programs {
+ protected:
+  // The numbers of the last line "in all ...: A tasks of the L4, B below it: C in L4/0, D in L4/1".
+  struct Counts {
+    unsigned long long l4 = 0, below = 0, first = 0, second = 0;
+  };
+  static Counts counts_of(const std::string& out) {
+    Counts counts;
+    const size_t at = out.find("in all ");
+    if (at == std::string::npos) return counts;
+    EXPECT_EQ(std::sscanf(out.c_str() + at,
+                          "in all %*f s: %llu tasks of the L4, %llu below it: %llu in L4/0, %llu",
+                          &counts.l4, &counts.below, &counts.first, &counts.second),
+              4)
+        << out;
+    return counts;
+  }
+};
+
+TEST_F(RidgePod, BothHostsWorkAndTheReferenceAgrees) {
+  const std::string data = small();
+  for (const char* start : {"fork", "inline"}) {
+    for (const char* augment : {"--augment", "--no-augment"}) {
+      const Outcome outcome = run(
+          RIDGE_POD, "--tile 16 --panel 1 --data '" + data + "' --start " + start + " " + augment);
+      const std::string all = std::string(start) + augment + "\n" + outcome.out + outcome.err;
+      ASSERT_EQ(outcome.code, 0) << all;
+      EXPECT_NE(outcome.out.find("reference: 0 of "), std::string::npos) << all;
+      const Counts counts = counts_of(outcome.out);
+      EXPECT_EQ(counts.below, counts.first + counts.second) << all;
+      // Whatever the timing, what is directed gives each at least this.
+      const bool more = std::string(augment) == "--augment";
+      EXPECT_GT(counts.first, more ? 50u : 5u) << all;
+      EXPECT_GT(counts.second, more ? 50u : 5u) << all;
+      // Tiles: n of what is learned, m of what is predicted.
+      const uint64_t n = more ? 19 : 4, m = more ? 10 : 2;
+      const uint64_t factor = n * (n + 1) * (n + 2) / 6, triangle = n * (n + 1) / 2;
+      EXPECT_EQ(counts.below, triangle + factor + 2 * triangle + m * n + 2 * m + m) << all;
+    }
+  }
+}
+
+TEST_F(RidgePod, OneHostAndMoreThanThereIsWorkForAreFine) {
+  const std::string data = small();
+  for (const char* hosts : {"1", "5"}) {
+    const Outcome outcome =
+        run(RIDGE_POD, "--no-augment --tile 32 --panel 3 --start inline --data '" + data +
+                           "' --hosts " + hosts);
+    EXPECT_EQ(outcome.code, 0) << hosts << "\n" << outcome.out << outcome.err;
+  }
+}
+
+TEST_F(RidgePod, ATimelineIsWrittenWhereItIsSaid) {
+  const std::string file = path("timeline.perfetto-trace");
+  const Outcome outcome =
+      run(RIDGE_POD, "--no-augment --tile 32 --data '" + small() + "' --timeline '" + file + "'");
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_NE(outcome.out.find("timeline: " + file), std::string::npos) << outcome.out;
+  const std::string bytes = bytes_of(file);
+  for (const char* word : {"update_panel", "gemm", "L4/1"}) {
+    EXPECT_NE(bytes.find(word), std::string::npos) << word;
+  }
+}
+
+TEST_F(RidgePod, AKilledHostIsAnErrorWithItsPathAndNothingIsLeft) {
+  const std::string command =
+      std::string("exec '") + RIDGE_POD + "' --tile 64 2>'" + path("err") + "' </dev/null";
+  FILE* const out = popen(command.c_str(), "r");
+  ASSERT_NE(out, nullptr);
+  char line[512] = {};
+  int pid = 0;
+  while (pid == 0 && std::fgets(line, sizeof line, out) != nullptr) {
+    std::sscanf(line, "an L4 Worker over L4/0 (pid %d)", &pid);
+  }
+  EXPECT_GT(pid, 1) << bytes_of(path("err"));
+  // The work of this many samples lasts longer than the way from that line to here.
+  if (pid > 1) {
+    EXPECT_EQ(kill(pid, SIGKILL), 0);
+  }
+  // Its end comes when the last process that holds it has ended.
+  while (std::fgets(line, sizeof line, out) != nullptr) continue;
+  const int status = pclose(out);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  const std::string err = bytes_of(path("err"));
+  EXPECT_NE(err.find("L4/0"), std::string::npos) << err;
+  EXPECT_EQ(kill(pid, 0), -1);
+}
+
+TEST_F(RidgePod, BadArgumentsAndBadDataAreALineAndCodeTwo) {
+  for (const char* arguments :
+       {"--hosts 0", "--hosts 17", "--panel 0", "--tile 8", "--flat", "--data /nowhere"}) {
+    const Outcome outcome = run(RIDGE_POD, arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_EQ(outcome.err.find("ridge_pod: "), 0u) << outcome.err;
+    EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
+  }
 }
 
 #endif

@@ -147,7 +147,8 @@ class Install(unittest.TestCase):
     def test_the_demonstration_finds_its_parts_where_it_is_installed(self):
         if not json.loads(run(self.prefix / 'bin/strata', 'version', '--json'))['demo']:
             self.skipTest('built without the examples')
-        code, out, err = outcome(self.prefix / 'bin/strata', 'demo', '--json', '--tile', 256)
+        code, out, err = outcome(self.prefix / 'bin/strata', 'demo', '--json', '--no-augment',
+                                 '--tile', 64)
         self.assertEqual(code, 0, err)
         self.assertEqual(json.loads(out)['reference']['predictions_differ'], 0)
         attribution = self.prefix / 'share/strata/digits.README.md'

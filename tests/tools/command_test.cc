@@ -212,7 +212,7 @@ TEST_F(Command, TheDoctorNamesTheLibraryThatForbidsAFork) {
 }
 
 TEST_F(Command, TheDemonstrationAgreesWithItsReference) {
-  const Outcome outcome = run("demo --json --tile 256");
+  const Outcome outcome = run("demo --json --flat --tile 256");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const Json json = outcome.json();
   ASSERT_TRUE(json.is_object()) << outcome.out;
@@ -221,6 +221,21 @@ TEST_F(Command, TheDemonstrationAgreesWithItsReference) {
   EXPECT_EQ(json["steps"].size(), 3u);
   EXPECT_EQ(json["reference"]["predictions_differ"], 0);
   EXPECT_GT(json["accuracy"], 0.985);
+}
+
+TEST_F(Command, TheDemonstrationRunsOnATreeOfWorkers) {
+  const Outcome outcome = run("demo --json --no-augment --tile 64 --panel 2");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json json = outcome.json();
+  ASSERT_TRUE(json.is_object()) << outcome.out;
+  EXPECT_FALSE(json["flat"]);
+  EXPECT_EQ(json["hosts"], 2);
+  EXPECT_EQ(json["reference"]["predictions_differ"], 0);
+  for (size_t host = 0; host < 2; ++host) {
+    uint64_t below = 0;
+    for (const Json& step : json["steps"]) below += step["tasks_below"][host].get<uint64_t>();
+    EXPECT_GT(below, 50u) << host;
+  }
 }
 
 TEST_F(Command, TheDemonstrationRefusesBadDataWithCodeTwo) {

@@ -1,0 +1,49 @@
+// ridge_pod: the regression of 03_ridge on an L4 Worker over L3 Workers, each with SUB children.
+//
+// Reads the digits, solves, tells what was measured, and compares with an independent program. Exit
+// codes: 0 all well, 1 the work or a comparison failed, 2 bad arguments or bad data.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "options.h"
+#include "solve.h"
+
+namespace {
+
+int fail(const std::string& why, int code) {
+  std::fprintf(stderr, "ridge_pod: %s\n", why.c_str());
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // In a log, too, lines stand in the order in which they were written.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  std::error_code error;
+  // Kernels, reference and data lie beside the program.
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  if (error) return fail("/proc/self/exe cannot be read: " + error.message(), ridge::kFailed);
+  ridge_pod::Options options;
+  options.kernels = folder.string();
+  options.reference = (folder / "ridge_reference").string();
+  options.data = (folder / "digits.csv.gz").string();
+
+  CLI::App app(
+      "Kernel ridge regression on handwritten digits by a tree of Workers: an L4 over L3s.");
+  ridge_pod::add_options(app, &options);
+  app.footer(
+      "Exit codes: 0 all well, 1 the work or a comparison failed, 2 bad arguments or bad data.");
+  app.failure_message([](const CLI::App*, const CLI::Error& e) {
+    return "ridge_pod: " + std::string(e.what()) + " (--help tells the options)\n";
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : ridge::kBadInput;
+  }
+  const ridge::Report report = ridge_pod::solve(options, stdout);
+  return report.code == 0 ? 0 : fail(report.error, report.code);
+}
