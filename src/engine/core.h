@@ -249,9 +249,7 @@ class Core final : private EndpointSink {
   std::vector<buffer::BufferTable::Freed> freed_;
   std::vector<WorkerEndpoint*> wakes_;
   std::vector<Kill> kills_;
-  bool notable_ = false;
-  bool spreading_ = false;
-  bool wake_points_set_ = false;
+  bool notable_ = false, spreading_ = false, wake_points_set_ = false;
   std::array<uint32_t, 3> waiters_{};  // by Wake
 };
 
