@@ -120,7 +120,7 @@ class SlowEndpoint final : public WorkerEndpoint {
 };
 
 struct SlowRig {
-  SlowRig() : core({.path = "L3", .limits = {.slots = 64, .buffers = 64}}) {
+  SlowRig() : core({.path = "L3", .limits = {.slots = 64, .buffers = 64}, .timeouts = {}}) {
     auto endpoint = std::make_unique<SlowEndpoint>();
     slow = endpoint.get();
     core.add_worker(std::move(endpoint), {.notes_news = true});
