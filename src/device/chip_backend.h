@@ -18,6 +18,7 @@
 #include "os/fd.h"
 #include "strata/call.h"
 #include "strata/result.h"
+#include "trace/ring.h"
 
 namespace strata::device {
 
@@ -57,6 +58,8 @@ class ChipBackend {
   // Calls the entry once for each block, in rising order, until one fails. `call` is the kernel's,
   // all but block_idx.
   virtual KernelOutcome run(Kernel kernel, strata_call* call, int32_t blocks) = 0;
+  // Where run() tells of each block; null: nowhere. It outlives the runs.
+  void set_trace(trace::Recorder* trace) { trace_ = trace; }
 
   // Device memory. Bytes of a new range are whatever stood there before.
   virtual Result<std::byte*> allocate(uint64_t bytes) = 0;
@@ -71,6 +74,9 @@ class ChipBackend {
   // a mapping that is not writable ends the chip.
   virtual Result<std::byte*> map(const HostRange& range, bool writable) = 0;
   virtual void unmap(const HostRange& range, std::byte* at) = 0;
+
+ protected:
+  trace::Recorder* trace_ = nullptr;
 };
 
 struct BackendOptions {

@@ -74,7 +74,9 @@ KernelOutcome CpuBackend::run(Kernel kernel, strata_call* call, int32_t blocks) 
   const KernelObject& object = found->second;
   KernelOutcome out;
   note_.begin(ChipNote::Doing::kRunning, object.name(), blocks);
+  const uint32_t name = trace_ != nullptr ? trace_->name(object.name()) : 0;
   for (int32_t block = 0; block < blocks && out.code == 0; ++block) {
+    const uint64_t since = trace_ != nullptr ? trace_->now() : 0;
     note_.block.store(block, std::memory_order_relaxed);
     call->block_idx = block;
     out.block = block;
@@ -87,6 +89,13 @@ KernelOutcome CpuBackend::run(Kernel kernel, strata_call* call, int32_t blocks) 
       out.code = 1;
       out.text = "an exception that is no std::exception";
     }
+    if (trace_ == nullptr) continue;
+    trace_->push({.start = since,
+                  .end = trace_->now(),
+                  .id = static_cast<uint64_t>(block),
+                  .name = name,
+                  .kind = trace::Kind::kBlock,
+                  .mark = out.code == 0 ? trace::Mark::kOk : trace::Mark::kFailed});
   }
   note_.end();
   return out;

@@ -26,6 +26,9 @@ class ChipExecutor {
   ChipExecutor(const ChipExecutor&) = delete;
   ChipExecutor& operator=(const ChipExecutor&) = delete;
 
+  // Where kernels tell of their blocks; it outlives their runs.
+  void set_trace(trace::Recorder* trace) { backend_->set_trace(trace); }
+
   // The four phases of a registration, and kDropMapping. 0, or a strata::Code and its text.
   uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text);
   // The spans of the outcome hold until the next run.

@@ -41,7 +41,10 @@ Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start, os::EventFd
     STRATA_ASSIGN(timeline,
                   Timeline::adopt(std::move(start.fds[timeline_at]), spec.timeline_bytes));
     auto recorder = timeline->recorder(trace::Role::kChip, spec.path);
-    if (recorder) trace = std::make_unique<TaskTrace>(std::move(recorder));
+    if (recorder) {
+      trace = std::make_unique<TaskTrace>(std::move(recorder));
+      executor->set_trace(&trace->recorder());
+    }
   }
   ChildHost<ChipExecutor> child(side, *executor, std::move(parent), trace.get());
   mailbox::ChildLoop loop(side, child, spec.spin);

@@ -26,7 +26,7 @@ enum class Kind : uint8_t {
   kStart = 11,    // instant: the process is there; of a parent too
   kTask = 12,     // span: the task `id`
   kControl = 13,  // span: the command `id`; the name is the callable's
-  kBlock = 14,    // span: one block of a chip's task, on the lane `worker`
+  kBlock = 14,    // span: block `id` of the task that a chip runs; `worker` is its lane
   kCount
 };
 

@@ -156,7 +156,7 @@ class RingWriter {
       case Kind::kTask:
         return fmt::format(R"({}"ticket":{},"outcome":"{}")", task, event.id, outcome(event.mark));
       case Kind::kBlock:
-        return fmt::format(R"({}"ticket":{})", task, event.id);
+        return fmt::format(R"("block":{})", event.id);
       case Kind::kControl:
         return fmt::format(R"("outcome":"{}")", outcome(event.mark));
       case Kind::kGone:

@@ -200,12 +200,12 @@ void Report::connect(size_t at, Slice* slice) {
     const Dispatch* const found = find(here, slice->event.id);
     if (found == nullptr || !found->led || found->start != slice->event.start) return;
     slice->flow = 1 + static_cast<uint64_t>(found - dispatches_.data());
-  } else if (slice->event.kind == Kind::kTask || slice->event.kind == Kind::kBlock) {
+  } else if (slice->event.kind == Kind::kTask) {
     Dispatch* const found = find(parents_[at], slice->event.id);
     if (found == nullptr) return;
     slice->event.run = found->run;
     slice->event.task = found->task;
-    if (slice->event.kind != Kind::kTask || !found->led || found->taken) return;
+    if (!found->led || found->taken) return;
     if (time_.ns_at(found->start) > slice->start_ns) return;
     slice->flow = 1 + static_cast<uint64_t>(found - dispatches_.data());
     found->taken = true;  // a second task by this name is not its

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/runtime/chip_test_util.h"
 #include "tests/runtime/nested_util.h"
 #include "tests/runtime/worker_test_util.h"
 
@@ -348,6 +349,31 @@ TEST_F(TimelineTest, ChangesOfTheFolderDoNotMoveTheFile) {
   ASSERT_EQ(::chdir(before), 0);
   worker->close().value();
   EXPECT_EQ(files(), (std::set<std::string>{"relative.json"}));
+}
+
+TEST_F(TimelineTest, ShowsTheBlocksOfAChipsTask) {
+  {
+    WorkerSpec with = chip_spec(StartMethod::kFork, 1);
+    with.timeline = path("trace.json");
+    auto worker = started(with);
+    const CallableHandle scale = loaded(*worker, "chip_scale");
+    const Buffer x = worker->create_buffer(100 * 8).value();
+    const TaskArgs args =
+        TaskArgs().add_tensor(x.tensor<int64_t>({100}), INOUT).add_scalar(int64_t{3});
+    run_on_chip(*worker, scale, args, {.block_dim = 5}).value();
+    worker->close().value();
+  }
+  const Trace trace(path("trace.json"));
+  EXPECT_EQ(trace.processes(), (std::set<std::string>{"L3 Worker", "L3/0 chip"}));
+  const std::vector<Json> tasks = trace.all("task", "L3/0 chip");
+  ASSERT_EQ(tasks.size(), 1u);
+  EXPECT_TRUE(tasks[0].contains("bind_id"));
+  const std::vector<Json> blocks = trace.all("block", "L3/0 chip");
+  ASSERT_EQ(blocks.size(), 5u);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(blocks[static_cast<size_t>(i)]["args"]["block"], i);
+    EXPECT_GE(blocks[static_cast<size_t>(i)]["ts"], tasks[0]["ts"]);
+  }
 }
 
 }  // namespace
