@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "03_ridge/problem.h"
-#include "03_ridge/solve.h"
-#include "05_ridge_pod/options.h"
-#include "05_ridge_pod/solve.h"
+#include "pod_options.h"
+#include "pod_solve.h"
+#include "problem.h"
+#include "solve.h"
 #include "tools/command.h"
 #include "tools/text.h"
 

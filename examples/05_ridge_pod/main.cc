@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <string>
 
-#include "options.h"
-#include "solve.h"
+#include "pod_options.h"
+#include "pod_solve.h"
 
 namespace {
 

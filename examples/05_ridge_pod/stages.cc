@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "03_ridge/problem.h"
+#include "problem.h"
 
 namespace ridge_pod {
 namespace {

@@ -1,10 +1,10 @@
-#include "solve.h"
+#include "pod_solve.h"
 
 #include <cinttypes>
 #include <optional>
 #include <utility>
 
-#include "graph.h"
+#include "pod.h"
 
 namespace ridge_pod {
 namespace {

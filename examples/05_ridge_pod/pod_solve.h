@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-#include "03_ridge/account.h"
-#include "options.h"
+#include "account.h"
+#include "pod_options.h"
 
 namespace ridge_pod {
 

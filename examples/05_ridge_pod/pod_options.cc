@@ -1,4 +1,4 @@
-#include "options.h"
+#include "pod_options.h"
 
 namespace ridge_pod {
 

@@ -1,7 +1,7 @@
 // What ridge_pod can be told beyond what ridge can. A value; one thread parses.
 #pragma once
 
-#include "03_ridge/options.h"
+#include "options.h"
 
 namespace ridge_pod {
 

@@ -1,10 +1,10 @@
-#include "graph.h"
+#include "pod.h"
 
 #include <algorithm>
 #include <numeric>
 #include <span>
 
-#include "03_ridge/problem.h"
+#include "problem.h"
 #include "stages.h"
 
 namespace ridge_pod {

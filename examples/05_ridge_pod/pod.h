@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "03_ridge/matrices.h"
+#include "matrices.h"
 
 namespace ridge_pod {
 
