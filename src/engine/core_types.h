@@ -95,9 +95,7 @@ struct Awaited {
   const WorkerEndpoint* endpoint;  // null: whatever is noted
   uint32_t ahead;
   const NewsSet* news = nullptr;
-  bool ready() const {
-    return endpoint != nullptr ? endpoint->has_news_ahead(ahead) : news->any();
-  }
+  bool ready() const { return endpoint != nullptr ? endpoint->has_news_ahead(ahead) : news->any(); }
 };
 
 // What a waiting thread must hear of; counted for each that waits.
