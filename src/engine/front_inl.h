@@ -361,7 +361,7 @@ Result<registry::EntryRef> Front<World>::register_callable(const registry::Prepa
   // One registration at a time; the clock of each runs in the core, not here.
   const model::Digest digest = model::digest_of(model::descriptor_bytes(payload.descriptor));
   wait("another registration", base::Instant::never(), [&](Core& core) {
-    if (registering_ || core.registry().being_removed(digest)) return false;
+    if (registering_ || core.registry().being_removed(digest, payload.inner)) return false;
     return registering_ = true;
   });
   std::optional<Result<registry::EntryRef>> outcome;

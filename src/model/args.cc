@@ -114,6 +114,7 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
   tensors_ = {};
   scalars_ = {};
   inline_ = {};
+  told_ = {};
   refs_.clear();
   if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(uint64_t) != 0) {
     return corrupt("they are not 8-byte aligned");
@@ -163,17 +164,13 @@ Result<void> ArgsDecoder::decode_erased(std::span<const std::byte> bytes, Segmen
     if (segment.base != nullptr) tensor.data = segment.base + offset;
     if (header.flags == kArgsWithRefs) refs_.push_back({{}, index, offset, 0, 0, false});
   }
-  if (header.flags == kArgsWithRefs) {
-    if (Result<void> taken = take_refs(&rest, segment_of, context); !taken) {
-      refs_.clear();
-      return taken;
-    }
-  }
+  if (header.flags == kArgsWithRefs) STRATA_TRY(take_refs(&rest, segment_of, context));
   const std::byte* scalars = take(&rest, 8 * size_t{header.scalar_count});
   const size_t padded = (size_t{header.inline_bytes} + 7) & ~size_t{7};
   const std::byte* inlined = scalars == nullptr ? nullptr : take(&rest, padded);
   if (inlined == nullptr) return corrupt("scalars or inline bytes are cut off");
   if (!rest.empty()) return corrupt(fmt::format("{} bytes behind their end", rest.size()));
+  told_ = refs_;
   tensors_ = {tensors, header.tensor_count};
   scalars_ = {reinterpret_cast<const uint64_t*>(scalars), header.scalar_count};
   inline_ = {inlined, header.inline_bytes};

@@ -181,7 +181,7 @@ class ArgsDecoder {
   std::span<const uint64_t> scalars() const { return scalars_; }
   std::span<const std::byte> inline_bytes() const { return inline_; }
   // One for each tensor where they were encoded with refs, else none.
-  std::span<const DecodedRef> refs() const { return refs_; }
+  std::span<const DecodedRef> refs() const { return told_; }
 
  private:
   using SegmentFn = MappedSegment (*)(void* context, uint32_t index);
@@ -193,6 +193,7 @@ class ArgsDecoder {
   std::span<const strata_tensor> tensors_;
   std::span<const uint64_t> scalars_;
   std::span<const std::byte> inline_;
+  std::span<const DecodedRef> told_;
   std::vector<DecodedRef> refs_;
 };
 

@@ -79,7 +79,7 @@ TEST(ArgsRefs, OfBuffersThatLeaveTheirSegmentAreRefused) {
   const auto refuses = [&](const Placement& place) {
     const std::vector<uint64_t> bytes = encode(two_tensors(), {kPlaces[0], place}, true);
     const Result<void> decoded = decoder.decode(std::as_bytes(std::span(bytes)), segment_of);
-    EXPECT_TRUE(decoder.refs().empty() || decoded.ok());
+    EXPECT_EQ(decoder.refs().empty(), !decoded.ok());
     return !decoded.ok();
   };
   EXPECT_FALSE(refuses({0, 64, kTransferMap, kSegmentBytes - 64}));
@@ -120,6 +120,7 @@ TEST(ArgsRefs, CutAnywhereAreRefused) {
   const auto all = std::as_bytes(std::span(good));
   for (size_t n = 0; n < all.size(); ++n) {
     ASSERT_FALSE(decoder.decode(all.first(n), segment_of).ok()) << n;
+    ASSERT_TRUE(decoder.refs().empty()) << n;
   }
 }
 

@@ -173,7 +173,7 @@ TEST(Classes, ACallableIsUsedOnTheChildrenThatItIsRegisteredOn) {
     EXPECT_EQ(run->result_as<int64_t>(task).value(), worker->sub_children()[2].pid);
   }
   expect_error(worker->register_callable(local_function<nothing>("nothing"), {7}), Code::kNotFound,
-               "no worker 7");
+               "L3 has the workers 0 to 2");
 }
 
 }  // namespace
