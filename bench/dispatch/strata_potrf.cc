@@ -28,8 +28,8 @@ using strata::Tensor;
 using strata::Worker;
 
 constexpr double kLimitMs = 6'000;
-constexpr uint64_t kTile = 256;
-constexpr uint64_t kAtOnce = 4;
+constexpr uint64_t kTile = 512;
+constexpr uint64_t kAtOnce = 2;
 
 [[noreturn]] void fail(std::string_view what, std::string_view why) {
   std::fprintf(stderr, "strata_potrf: %.*s: %.*s\n", static_cast<int>(what.size()), what.data(),

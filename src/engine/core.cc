@@ -178,6 +178,7 @@ void Core::poll_workers(base::Instant now, bool streaming) {
 void Core::poll_noted(base::Instant now) {
   news_.drain([&](uint32_t worker) {
     const WorkerEntry& entry = workers_[worker];
+    sched_.queues().prefetch(worker);  // while the entry and the endpoint come
     if (entry.state == WorkerState::kLost) return;
     take_news(worker, now);
     // A poll may leave some, and nobody says so again.
