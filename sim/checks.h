@@ -24,8 +24,16 @@ class Checks {
   struct Started {
     uint32_t starts = 0;
     bool ended = false;
+    bool failed = false;
+    bool died = false;  // its process ended while it ran
     uint64_t input_hash = 0;
     uint32_t worker = 0;
+  };
+  // A task, or a member of a group.
+  struct Name {
+    uint32_t task = 0;
+    uint32_t part = 0;
+    friend bool operator==(const Name&, const Name&) = default;
   };
 
   // The first finding is kept.
@@ -38,29 +46,33 @@ class Checks {
   Verdict verdict() const { return verdict_; }
   const std::string& what() const { return what_; }
 
-  void on_start(uint32_t worker, uint32_t task, Ranges reads, Ranges writes);
-  void on_end(uint32_t worker, uint32_t task, uint64_t input_hash);
+  void on_start(uint32_t worker, Name name, Ranges reads, Ranges writes);
+  void on_end(uint32_t worker, Name name, uint64_t input_hash, bool failed);
   // The process is gone, in the middle of a task perhaps.
   void on_death(uint32_t worker);
   // Bytes are given to a new buffer, or back to the system.
   void on_reuse(uint64_t begin, uint64_t end, const char* by);
-  const Started& started(uint32_t task) const;
+  const Started& started(Name name) const;
   bool runs_task(uint32_t worker) const;
 
  private:
   struct Running {
     uint32_t worker;
-    uint32_t task;
+    Name name;
     Ranges reads;
     Ranges writes;
   };
 
+  Started& started_at(Name name);
+  void drop(uint32_t worker);
+
   Verdict verdict_ = Verdict::kOk;
   std::string what_;
   std::vector<Running> running_;
-  std::vector<Started> started_;
+  std::vector<std::vector<Started>> started_;  // by task, part
 };
 
+std::string name_of(Checks::Name name);
 // Sorts, and joins what touches.
 Checks::Ranges joined(Checks::Ranges ranges);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/strided.h"
 #include "sim/task_code.h"
 
 namespace strata::sim {
@@ -9,6 +10,8 @@ namespace {
 
 // Far below the time after which a wait is said to have stalled, for all tasks together.
 constexpr uint64_t kLongNsMax = 5'000'000;
+
+constexpr uint32_t kNoBuffer = ~uint32_t{0};
 
 constexpr DType kTypes[] = {DType::kU8, DType::kU16, DType::kF32, DType::kF64};
 
@@ -50,16 +53,16 @@ void turn(base::Prng& prng, Tensor& tensor) {
   }
 }
 
-// One of a few tiles that all tasks agree on, so that the same region comes again.
-Tensor grid_tile(base::Prng& prng, const SimBuffer& buffer) {
+// One of four tiles that all tasks agree on, so that the same region comes again.
+constexpr uint64_t kTiles = 4;
+Tensor grid_tile(const SimBuffer& buffer, uint64_t tile) {
   Tensor tensor = base_of(buffer, DType::kU8);
   tensor.rank = 2;
   const uint64_t columns = 16;
   const uint64_t rows = buffer.made.bytes / columns;
-  const uint64_t down = std::min<uint64_t>(2, rows);
-  tensor.shape = {rows / down, columns / 2};
+  tensor.shape = {rows / 2, columns / 2};
   tensor.stride = {static_cast<int64_t>(columns), 1};
-  tensor.offset = prng.below(down) * (rows / down) * columns + prng.below(2) * (columns / 2);
+  tensor.offset = tile / 2 * (rows / 2) * columns + tile % 2 * (columns / 2);
   return tensor;
 }
 
@@ -123,27 +126,41 @@ TensorArgType draw_tag(base::Prng& prng, const Options& options) {
   }
 }
 
-void add_access(Draft& draft, const std::shared_ptr<SimBuffer>& buffer, const Tensor& view,
-                TensorArgType tag) {
-  draft.args.add_tensor(view, tag);
-  draft.buffers.push_back(buffer);
-  draft.inout = draft.inout || tag == INOUT;
+Oracle::Access access_of(uint32_t buffer, const Tensor& view, TensorArgType tag) {
   Oracle::Access access;
-  access.buffer = buffer->oracle;
+  access.buffer = buffer;
   access.offset = view.offset;
   access.element_bytes = size_of(view.dtype);
   access.shape.assign(view.shape.begin(), view.shape.begin() + view.rank);
   access.stride.assign(view.stride.begin(), view.stride.begin() + view.rank);
   access.reads = reads(tag);
   access.writes = writes(tag);
-  draft.task.accesses.push_back(std::move(access));
+  return access;
 }
 
-void add_orders(Draft& draft, const TaskOrders& orders) {
-  for (const uint64_t scalar : orders.encode()) draft.args.add_scalar(scalar);
-  draft.task.will_fail = orders.fails;
-  draft.task.heeds_cancel = orders.heeds_cancel;
-  draft.result_bytes = orders.result_bytes;
+void add_access(Draft& draft, size_t part, const std::shared_ptr<SimBuffer>& buffer,
+                const Tensor& view, TensorArgType tag) {
+  draft.members[part].add_tensor(view, tag);
+  draft.buffers.push_back(buffer);
+  draft.inout = draft.inout || tag == INOUT;
+  draft.task.parts[part].accesses.push_back(access_of(buffer->oracle, view, tag));
+}
+
+// The oracle's buffer is known once it is there.
+void add_storage(Draft& draft, size_t part, base::Prng& prng, uint64_t bytes) {
+  const Tensor view = prng.chance(1, 2)
+                          ? Tensor::without_storage(DType::kU8, {bytes / 16, 16})
+                          : Tensor::without_storage(DType::kF32, {bytes / 4});
+  draft.members[part].add_tensor(view, OUTPUT);
+  draft.wants_storage = true;
+  draft.task.parts[part].accesses.push_back(access_of(kNoBuffer, view, OUTPUT));
+}
+
+void add_orders(Draft& draft, size_t part, const TaskOrders& orders) {
+  for (const uint64_t scalar : orders.encode()) draft.members[part].add_scalar(scalar);
+  draft.task.parts[part].will_fail = orders.fails;
+  draft.task.parts[part].heeds_cancel = orders.heeds_cancel;
+  draft.task.parts[part].result_bytes = orders.result_bytes;
 }
 
 TaskOrders draw_orders(base::Prng& prng, const Options& options, uint32_t task, bool calm) {
@@ -178,7 +195,7 @@ Tensor draw_view(base::Prng& prng, const Options& options, const SimBuffer& buff
     return cover_of(prng, buffer);
   }
   if (!prng.chance(options.overlap_views, 1000)) {
-    return prng.chance(1, 8) ? whole_of(buffer) : grid_tile(prng, buffer);
+    return prng.chance(1, 8) ? whole_of(buffer) : grid_tile(buffer, prng.below(kTiles));
   }
   *overlaps = true;
   const uint64_t kind = prng.below(12);
@@ -195,23 +212,130 @@ Draft draw_task(base::Prng& prng, const Shared& shared,
   const Options& options = shared.options;
   Draft draft;
   draft.task.run = run;
+  draft.task.parts.resize(1);
+  draft.members.resize(1);
   const uint64_t count = prng.chance(1, 50) ? 0 : prng.between(1, options.accesses);
   for (uint64_t i = 0; i < count; ++i) {
     const std::shared_ptr<SimBuffer>& buffer = buffers[prng.below(buffers.size())];
+    if (prng.chance(options.storage, 1000)) {
+      add_storage(draft, 0, prng, options.buffer_bytes);
+      continue;
+    }
     const Tensor view = draw_view(prng, options, *buffer, &draft.overlaps);
-    add_access(draft, buffer, view, draw_tag(prng, options));
+    add_access(draft, 0, buffer, view, draw_tag(prng, options));
   }
-  if (count > 0 && prng.chance(options.bad_submit, 1000)) {
+  if (!draft.buffers.empty() && prng.chance(options.bad_submit, 1000)) {
     Tensor view = whole_of(*draft.buffers[0]);
     view.offset = 1 + prng.below(1000);
-    draft.args.add_tensor(view, INPUT);
+    draft.members[0].add_tensor(view, INPUT);
     draft.buffers.push_back(draft.buffers[0]);
     draft.invalid = true;
   }
-  add_orders(draft, draw_orders(prng, options, task, shared.calm));
+  add_orders(draft, 0, draw_orders(prng, options, task, shared.calm));
   if (prng.chance(options.big_args, 1000)) {
     const std::vector<std::byte> bytes(prng.between(1000, TaskArgs::kInlineBytesMax));
-    draft.args.set_inline(bytes);
+    draft.members[0].set_inline(bytes);
+  }
+  return draft;
+}
+
+// ---------------------------------------------------------------- groups
+
+namespace {
+
+struct Range {
+  uint64_t begin = ~uint64_t{0};
+  uint64_t end = 0;
+};
+Range cover_of(const Oracle::Access& access) {
+  Range out;
+  for_each_byte(access.shape, access.stride, access.element_bytes, [&](int64_t at) {
+    const uint64_t byte = access.offset + static_cast<uint64_t>(at);
+    out.begin = std::min(out.begin, byte);
+    out.end = std::max(out.end, byte + 1);
+  });
+  return out;
+}
+
+// Whether another member names some of these bytes in a way that needs an order; by covers, which
+// is more than what must be refused.
+bool disturbs(const Draft& draft, size_t part, const Oracle::Access& access) {
+  if (!access.reads && !access.writes) return false;
+  const Range mine = cover_of(access);
+  for (size_t p = 0; p < draft.task.parts.size(); ++p) {
+    if (p == part) continue;
+    for (const Oracle::Access& other : draft.task.parts[p].accesses) {
+      if (other.buffer != access.buffer || (!other.writes && !access.writes)) continue;
+      if (!other.reads && !other.writes) continue;
+      const Range range = cover_of(other);
+      if (mine.begin < range.end && range.begin < mine.end) return true;
+    }
+  }
+  return false;
+}
+
+// One member writes what another names.
+void make_conflict(Draft& draft) {
+  for (const Oracle::Access& access : draft.task.parts[0].accesses) {
+    const Range range = cover_of(access);
+    const size_t argument = static_cast<size_t>(&access - draft.task.parts[0].accesses.data());
+    if (!access.writes || range.begin >= range.end || access.buffer == kNoBuffer) continue;
+    draft.members[1].add_tensor(draft.members[0].tensor(argument), INPUT);
+    draft.invalid = true;
+    return;
+  }
+}
+
+}  // namespace
+
+Draft draw_group(base::Prng& prng, const Shared& shared,
+                 std::span<const std::shared_ptr<SimBuffer>> buffers, uint32_t run, uint32_t task,
+                 uint32_t members) {
+  const Options& options = shared.options;
+  Draft draft;
+  draft.task.run = run;
+  draft.task.is_group = true;
+  draft.task.parts.resize(members);
+  draft.members.resize(members);
+  // Tiles of one buffer, which differ although their covers meet.
+  const std::shared_ptr<SimBuffer>& tiled = buffers[prng.below(buffers.size())];
+  if (members <= kTiles && prng.chance(1, 2)) {
+    const uint64_t first = prng.below(kTiles);
+    for (uint32_t part = 0; part < members; ++part) {
+      const TensorArgType tag = prng.chance(options.inout, 1000) ? INOUT : OUTPUT_EXISTING;
+      add_access(draft, part, tiled, grid_tile(*tiled, (first + part) % kTiles), tag);
+    }
+  }
+  // What all of them read.
+  if (prng.chance(1, 2)) {
+    const std::shared_ptr<SimBuffer>& buffer = buffers[prng.below(buffers.size())];
+    const Tensor view = draw_view(prng, options, *buffer, &draft.overlaps);
+    for (uint32_t part = 0; part < members; ++part) {
+      const bool alone = disturbs(draft, part, access_of(buffer->oracle, view, INPUT));
+      add_access(draft, part, buffer, view, alone ? NO_DEP : INPUT);
+    }
+  }
+  for (uint32_t part = 0; part < members; ++part) {
+    for (uint64_t n = prng.below(options.accesses + 1); n > 0; --n) {
+      const std::shared_ptr<SimBuffer>& buffer = buffers[prng.below(buffers.size())];
+      if (prng.chance(options.storage, 1000)) {
+        add_storage(draft, part, prng, options.buffer_bytes);
+        continue;
+      }
+      const Tensor view = draw_view(prng, options, *buffer, &draft.overlaps);
+      TensorArgType tag = draw_tag(prng, options);
+      if (disturbs(draft, part, access_of(buffer->oracle, view, tag))) tag = NO_DEP;
+      add_access(draft, part, buffer, view, tag);
+    }
+  }
+  if (members > 1 && prng.chance(options.bad_submit, 1000)) make_conflict(draft);
+  for (uint32_t part = 0; part < members; ++part) {
+    TaskOrders orders = draw_orders(prng, options, task, shared.calm);
+    orders.part = part;
+    add_orders(draft, part, orders);
+    if (!prng.chance(options.big_args, 4000)) continue;
+    const std::vector<std::byte> bytes(prng.between(1000, TaskArgs::kInlineBytesMax));
+    draft.members[part].set_inline(bytes);
   }
   return draft;
 }
@@ -220,12 +344,60 @@ Draft probe(const std::shared_ptr<SimBuffer>& buffer, const Tensor& view, Tensor
             uint32_t run, uint32_t task) {
   Draft draft;
   draft.task.run = run;
-  add_access(draft, buffer, view, tag);
+  draft.task.parts.resize(1);
+  draft.members.resize(1);
+  add_access(draft, 0, buffer, view, tag);
   TaskOrders orders;
   orders.task = task;
   orders.ns = 100;
-  add_orders(draft, orders);
+  add_orders(draft, 0, orders);
   return draft;
+}
+
+// ---------------------------------------------------------------- where to
+
+Target draw_target(base::Prng& prng, const Level& level,
+                   const std::shared_ptr<SimCallable>& callable) {
+  Target target;
+  target.callable = callable;
+  const auto gather = [&](engine::Pool pool) {
+    target.pool = pool;
+    target.up.clear();
+    for (const uint32_t worker : level.pool_workers(pool)) {
+      if (level.is_up(worker) && has_callable(*callable, worker)) target.up.push_back(worker);
+    }
+  };
+  const bool next_first = prng.chance(1, 2);
+  gather(next_first ? engine::Pool::kNext : engine::Pool::kSub);
+  const bool fits = !level.pool_workers(target.pool).empty() &&
+                    (callable->workers.empty() || !target.up.empty() || prng.chance(1, 20));
+  if (!fits) gather(next_first ? engine::Pool::kSub : engine::Pool::kNext);
+  if (level.pool_workers(target.pool).empty()) gather(engine::Pool::kNext);
+  return target;
+}
+
+void aim(base::Prng& prng, const Level& level, const Target& target, Draft* draft) {
+  const Options& options = level.options();
+  draft->callable = target.callable;
+  draft->pool = target.pool;
+  std::vector<uint32_t> up = target.up;
+  for (size_t i = up.size(); i > 1; --i) std::swap(up[i - 1], up[prng.below(i)]);
+  const uint32_t share = draft->task.is_group ? options.directed_member : options.directed;
+  if (share > 0 && prng.chance(share, 1000)) {
+    draft->workers.assign(draft->members.size(), -1);
+    for (size_t i = 0; i < draft->workers.size() && i < up.size(); ++i) {
+      if (!draft->task.is_group || prng.chance(share, 1000)) {
+        draft->workers[i] = static_cast<int32_t>(up[i]);
+      }
+    }
+  }
+  if (draft->workers.empty() || !prng.chance(options.bad_submit, 1000)) return;
+  // To one that is of the other pool, lost or not there at all; or two members to one worker.
+  if (draft->workers.size() > 1 && prng.chance(1, 2)) {
+    draft->workers[0] = draft->workers[1];
+  } else {
+    draft->workers[0] = static_cast<int32_t>(prng.below(level.worker_count() + 1));
+  }
 }
 
 }  // namespace strata::sim

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "sim/spied_endpoint.h"
 
 namespace strata::sim {
 namespace {
@@ -23,6 +24,7 @@ engine::Core::Options core_options(const Options& options, trace::Recorder* reco
   out.limits.buffers = options.buffers_max;
   out.limits.callables = options.callables_max;
   out.limits.heap_bytes = options.heap_bytes;
+  out.awake_max = options.awake_max;
   out.timeouts.control_ms = options.control_ms;
   out.timeouts.building_turn_ms = options.building_turn_ms;
   out.timeouts.stall_report_ms = options.stall_report_ms;
@@ -55,6 +57,7 @@ Level::Level(Shared* shared)
   shared->timeline = &timeline_;
   shared->heap = heap_.data();
   shared->hub = hub_pages_.data();
+  shared->placement.init(&shared->checks, [this](uint32_t task) { return known(task); });
 }
 
 Level::~Level() = default;
@@ -108,7 +111,9 @@ void Level::add_first_workers() {
   parent_->drain();
   front_.call([&](engine::Core& core) {
     for (uint32_t i = 0; i < shared_->options.inline_workers; ++i) add_inline(core);
-    for (uint32_t i = 0; i < shared_->options.workers; ++i) add_child(core);
+    for (uint32_t i = 0; i < shared_->options.workers; ++i) {
+      add_child(core, i < shared_->options.next_workers ? engine::Pool::kNext : engine::Pool::kSub);
+    }
   });
 }
 
@@ -116,18 +121,23 @@ void Level::add_late_worker() {
   front_.call([&](engine::Core& core) {
     if (late_left_ == 0 || no_more_) return;
     --late_left_;
-    add_child(core);
+    const bool next = shared_->options.next_workers > 0 && shared_->chance(500);
+    add_child(core, next ? engine::Pool::kNext : engine::Pool::kSub);
   });
 }
 
-uint32_t Level::add_child(engine::Core& core) {
+uint32_t Level::add_child(engine::Core& core, engine::Pool pool) {
   const uint32_t worker = core.worker_count();
   std::byte* const region =
       regions_.emplace_back(std::make_unique<Pages>(mailbox::kRegionBytes))->data();
   auto endpoint = std::make_unique<Endpoint>(memory_, region, Waker{this, worker});
   endpoint->set_where(fmt::format("pid {}", 1000 + worker));
   parent_->drain();
-  STRATA_CHECK(core.add_worker(std::move(endpoint)) == worker);
+  shared_->placement.add_worker(worker, static_cast<uint32_t>(pool), false);
+  auto spied = std::make_unique<SpiedEndpoint>(
+      std::move(endpoint), &shared_->placement, worker,
+      model::MappedSegment{heap_.data(), shared_->options.heap_bytes});
+  STRATA_CHECK(core.add_worker(std::move(spied), {.pool = pool}) == worker);
   children_.push_back(std::make_unique<Child>(shared_, worker, region));
   children_.back()->start();
   return worker;
@@ -162,6 +172,7 @@ void Level::add_inline(engine::Core& core) {
         refuse ? static_cast<uint32_t>(Code::kUnsupported) : 0, {});
   };
   children_.push_back(nullptr);
+  shared_->placement.add_worker(worker, static_cast<uint32_t>(engine::Pool::kSub), true);
   STRATA_CHECK(core.add_worker(std::make_unique<engine::InlineEndpoint>(std::move(runner))) ==
                worker);
   world_.arrive({worker, true, {}});
@@ -171,16 +182,29 @@ void Level::arrived(engine::Core& core, const LevelWorld::Arrival& arrival) {
   if (arrival.started) {
     if (core.worker_state(arrival.worker) == engine::Core::WorkerState::kLost) return;
     core.start_worker(arrival.worker, world_.now());
+    await_settled();
   } else {
     if (core.holds_permit(arrival.worker)) hub_.release_permit();
     core.lose_worker(arrival.worker, arrival.reason);
     shared_->note("parent", EventKind::kWorkerLost, arrival.worker);
     if (replacements_left_ > 0 && !no_more_) {
       --replacements_left_;
-      add_child(core);
+      add_child(core, static_cast<engine::Pool>(shared_->placement.pool_of(arrival.worker)));
     }
   }
   update_expectations(core);
+}
+
+// Nothing arrives when the last worker becomes ready, and then no other is to come.
+void Level::await_settled() {
+  if (std::exchange(awaits_settled_, true)) return;
+  shared_->scheduler->spawn("settler", [this] {
+    while (!all_workers_settled()) {
+      shared_->scheduler->block(shared_->scheduler->now() + base::Duration::from_us(20));
+    }
+    awaits_settled_ = false;
+    if (!no_more_) front_.call([this](engine::Core& core) { update_expectations(core); });
+  });
 }
 
 bool Level::all_workers_settled() const {
@@ -200,7 +224,32 @@ void Level::update_expectations(engine::Core& core) {
     no_more_ = true;
     core.expect_no_more_workers();
   }
-  if (no_more_ && core.scheduler().queues().open_count() == 0) shared_->may_lack_worker = true;
+  note_fewest();
+}
+
+void Level::note_fewest() {
+  if (!no_more_) return;
+  std::array<uint32_t, 2> now{};
+  for (uint32_t worker = 0; worker < core_.worker_count(); ++worker) {
+    if (core_.worker_state(worker) != engine::Core::WorkerState::kReady) continue;
+    ++now[shared_->placement.pool_of(worker)];
+  }
+  for (size_t pool = 0; pool < now.size(); ++pool) {
+    shared_->fewest[pool] = std::min(shared_->fewest[pool], now[pool]);
+  }
+}
+
+bool Level::is_up(uint32_t worker) const {
+  if (core_.worker_state(worker) != engine::Core::WorkerState::kReady) return false;
+  return children_[worker] == nullptr || children_[worker]->alive();
+}
+
+std::vector<uint32_t> Level::pool_workers(engine::Pool pool) const {
+  std::vector<uint32_t> out;
+  for (uint32_t worker = 0; worker < children_.size(); ++worker) {
+    if (shared_->placement.pool_of(worker) == static_cast<uint32_t>(pool)) out.push_back(worker);
+  }
+  return out;
 }
 
 void Level::expect_no_more() {
@@ -209,7 +258,7 @@ void Level::expect_no_more() {
     late_left_ = 0;
     replacements_left_ = 0;
     core.expect_no_more_workers();
-    if (core.scheduler().queues().open_count() == 0) shared_->may_lack_worker = true;
+    note_fewest();
   });
 }
 
@@ -283,17 +332,79 @@ void Level::clear_error(SimBuffer& buffer) {
   });
 }
 
+bool Level::give_storage(TaskArgs& args, std::vector<Storage>* given) {
+  return front_.call([&](engine::Core& core) {
+    std::vector<size_t> arguments;
+    const Result<void> got = core.give_storage(args, &arguments);
+    if (!got) {
+      if (!arguments.empty()) {
+        shared_->checks.fail(Verdict::kCorrectness, "a part of the storage was given");
+      }
+      check_refusal(got.error());
+      return false;
+    }
+    for (const size_t argument : arguments) {
+      const Tensor& tensor = args.tensor(argument);
+      auto buffer = std::make_shared<SimBuffer>();
+      buffer->made.index = tensor.buffer_index;
+      buffer->made.uid = tensor.uid;
+      buffer->made.bytes = core.buffers().at(tensor.buffer_index).bytes;
+      // Whatever was there before: a task writes it before any may read it.
+      buffer->oracle = shared_->oracle.add_buffer(buffer->made.bytes, false);
+      buffer->temporary = true;
+      shared_->note("parent", EventKind::kBufferNew, buffer->oracle, argument);
+      given->push_back({argument, std::move(buffer)});
+    }
+    return true;
+  });
+}
+
+void Level::take_storage(TaskArgs& args, std::span<const Storage> given) {
+  front_.call([&](engine::Core& core) {
+    std::vector<size_t> arguments;
+    for (const Storage& one : given) {
+      arguments.push_back(one.argument);
+      one.buffer->live = false;
+    }
+    core.take_storage(args, arguments);
+  });
+}
+
 // ---------------------------------------------------------------- callables
+
+std::optional<uint64_t> Level::callable_on(uint32_t which) const {
+  const Options& options = shared_->options;
+  base::Prng prng(options.seed * 0x9e3779b97f4a7c15ull + which);
+  // One is always on all.
+  if (which == 0 || !prng.chance(options.listed, 1000)) return std::nullopt;
+  const uint32_t workers = options.inline_workers + options.workers;
+  if (workers == 0) return std::nullopt;
+  uint64_t on = uint64_t{1} << prng.below(workers);
+  for (uint32_t worker = 0; worker < workers; ++worker) {
+    if (prng.chance(1, 2)) on |= uint64_t{1} << worker;
+  }
+  return on;
+}
 
 bool Level::register_callable(uint32_t which) {
   registry::PreparePayload payload;
   payload.name = fmt::format("f{}", which);
   payload.descriptor =
       model::NativeImportDescriptor{"libsimulated.so", fmt::format("function_{}", which)};
-  const Result<registry::EntryRef> registered = front_.register_callable(payload);
+  auto callable = std::make_shared<SimCallable>();
+  callable->which = which;
+  if (const std::optional<uint64_t> on = callable_on(which)) {
+    for (uint32_t worker = 0; worker < children_.size(); ++worker) {
+      if ((*on >> worker & 1) == 0 || !is_up(worker)) continue;
+      if (shared_->chance(750)) callable->workers.push_back(worker);
+    }
+    if (callable->workers.empty()) return false;
+  }
+  const uint32_t deaths = shared_->deaths;
+  const Result<registry::EntryRef> registered =
+      front_.register_callable(payload, callable->workers);
   if (registered) {
     shared_->note("parent", EventKind::kRegister, registered->index, registered->generation);
-    auto callable = std::make_shared<SimCallable>();
     callable->ref = *registered;
     callables_.push_back(std::move(callable));
     return true;
@@ -302,6 +413,8 @@ bool Level::register_callable(uint32_t which) {
   shared_->note("parent", EventKind::kRegister, which, 1000 + static_cast<uint64_t>(code));
   const bool expected = (code == Code::kEndpointFailed && shared_->deaths > 0) ||
                         (code == Code::kUnsupported && shared_->faults.refusals > 0) ||
+                        // One that was listed is gone by now.
+                        (code == Code::kNotFound && shared_->deaths > deaths) ||
                         code == Code::kWrongState || code == Code::kResourceExhausted;
   if (!expected) shared_->checks.fail(Verdict::kCorrectness, registered.error().to_string());
   return false;
@@ -317,11 +430,6 @@ void Level::unregister_callable(SimCallable& callable) {
     const Result<void> done = core.unregister(ref, world_.now());
     if (!done) shared_->checks.fail(Verdict::kCorrectness, done.error().to_string());
   });
-}
-
-bool Level::usable(registry::EntryRef ref) const {
-  return std::any_of(callables_.begin(), callables_.end(),
-                     [&](const auto& callable) { return callable->ref == ref; });
 }
 
 // ---------------------------------------------------------------- runs
@@ -351,15 +459,36 @@ void Level::cancel(SimRun& run) {
   });
 }
 
-void Level::note_task(SimRun& run) {
-  tasks_.emplace_back(&run, static_cast<uint32_t>(run.tasks.size()));
+void Level::note_task(SimRun& run, Oracle::Task task, PlaceRule rule) {
+  shared_->placement.add_task(task, std::move(rule));
+  run.tasks.push_back(shared_->oracle.add_task(std::move(task)));
+  tasks_.emplace_back(&run, static_cast<uint32_t>(run.tasks.size() - 1));
+}
+
+void Level::withdraw_task(SimRun& run) {
+  shared_->placement.withdraw_task();
+  shared_->oracle.withdraw_task();
+  run.tasks.pop_back();
+  tasks_.pop_back();
+}
+
+Placement::Known Level::known(uint32_t task) const {
+  if (task >= tasks_.size()) return Placement::Known::kUnknown;
+  const auto& [run, number] = tasks_[task];
+  if (number >= run->record->tasks.size()) return Placement::Known::kUnknown;
+  switch (run->record->tasks[number]) {
+    case engine::TaskState::kLive:
+      return Placement::Known::kLive;
+    case engine::TaskState::kOk:
+      return Placement::Known::kOk;
+    default:
+      return Placement::Known::kBad;
+  }
 }
 
 bool Level::terminal(uint32_t task) const {
-  if (task >= tasks_.size()) return false;
-  const auto& [run, number] = tasks_[task];
-  return number < run->record->tasks.size() &&
-         run->record->tasks[number] != engine::TaskState::kLive;
+  const Placement::Known state = known(task);
+  return state == Placement::Known::kOk || state == Placement::Known::kBad;
 }
 
 // ---------------------------------------------------------------- the end

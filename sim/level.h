@@ -4,8 +4,11 @@
 // Not the users (user.h) and not the faults (nemesis in simulation.cc). From fibers of the parent.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include "sim/pages.h"
 #include "sim/shared.h"
 #include "sim/timeline.h"
+#include "strata/task_args.h"
 
 namespace strata::sim {
 
@@ -33,14 +37,20 @@ struct SimBuffer {
 
 struct SimCallable {
   registry::EntryRef ref;
-  bool live = true;  // this handle
+  uint32_t which = 0;             // the name of its function
+  std::vector<uint32_t> workers;  // that it was registered on; none: on all
+  bool live = true;               // this handle
 };
+
+inline bool has_callable(const SimCallable& callable, uint32_t worker) {
+  const std::vector<uint32_t>& on = callable.workers;
+  return on.empty() || std::find(on.begin(), on.end(), worker) != on.end();
+}
 
 struct SimRun {
   std::shared_ptr<engine::RunRecord> record;
   uint32_t number = 0;          // of this simulation, from 0
   std::vector<uint32_t> tasks;  // the oracle's numbers, in order of submission
-  std::vector<uint32_t> result_bytes;
   bool cancelled = false;
   bool build_error = false;
 };
@@ -58,6 +68,7 @@ class Level {
   SimFront& front() { return front_; }
   LevelWorld& world() { return world_; }
   Shared& shared() { return *shared_; }
+  const Options& options() const { return shared_->options; }
 
   // --- Workers.
   void add_first_workers();  // before anything runs
@@ -66,6 +77,12 @@ class Level {
   std::vector<std::unique_ptr<Child>>& children() { return children_; }
   bool all_children_lost() const;
   bool all_workers_settled() const;  // none is on its way to be ready
+  bool no_more_workers() const { return no_more_; }
+  void note_fewest();  // how many workers there are now
+  // It takes tasks, and nothing has ended it.
+  bool is_up(uint32_t worker) const;
+  std::vector<uint32_t> pool_workers(engine::Pool pool) const;  // ever added
+  uint32_t worker_count() const { return static_cast<uint32_t>(children_.size()); }
   // From here on no replacement comes.
   void expect_no_more();
 
@@ -77,7 +94,16 @@ class Level {
   void clear_error(SimBuffer& buffer);
   bool register_callable(uint32_t which);
   void unregister_callable(SimCallable& callable);
-  bool usable(registry::EntryRef ref) const;
+  // Where a function may be registered at all; nothing: on all workers.
+  std::optional<uint64_t> callable_on(uint32_t which) const;
+  // OUTPUTs without storage get some: false where a limit was reached. `given`: what they got, and
+  // which arguments they are.
+  struct Storage {
+    size_t argument;
+    std::shared_ptr<SimBuffer> buffer;
+  };
+  bool give_storage(TaskArgs& args, std::vector<Storage>* given);
+  void take_storage(TaskArgs& args, std::span<const Storage> given);
   SimRun* open_run();
   void cancel(SimRun& run);
   bool terminal(uint32_t task) const;
@@ -86,8 +112,8 @@ class Level {
   std::vector<std::shared_ptr<SimCallable>>& callables() { return callables_; }
   std::vector<std::unique_ptr<SimRun>>& runs() { return runs_; }
   // By the oracle's number: the run, and the task's number in it.
-  void note_task(SimRun& run);  // the next one that the oracle is told
-  void withdraw_task() { tasks_.pop_back(); }
+  void note_task(SimRun& run, Oracle::Task task, PlaceRule rule);
+  void withdraw_task(SimRun& run);
 
   // Nothing may be left: after all workers are lost.
   void check_quiet();
@@ -103,9 +129,11 @@ class Level {
   LevelWorld::Hooks hooks();
   void end_by_engine(const engine::Core::Kill& kill);
   void arrived(engine::Core& core, const LevelWorld::Arrival& arrival);
-  uint32_t add_child(engine::Core& core);
+  uint32_t add_child(engine::Core& core, engine::Pool pool);
   void add_inline(engine::Core& core);
   void update_expectations(engine::Core& core);
+  void await_settled();
+  Placement::Known known(uint32_t task) const;
   std::shared_ptr<SimBuffer> adopt(const engine::Core::NewBuffer& made, bool temporary);
   void check_refusal(const Error& error);
 
@@ -125,6 +153,7 @@ class Level {
   uint32_t late_left_;
   uint32_t replacements_left_;
   bool no_more_ = false;
+  bool awaits_settled_ = false;
   int32_t permits_ = 1;
   std::vector<std::shared_ptr<SimBuffer>> buffers_;
   std::vector<std::shared_ptr<SimCallable>> callables_;

@@ -35,6 +35,7 @@ void draw_level(Draw& draw, Options& o) {
   o.users = draw.between(1, 4);
   o.workers = draw.between(1, 4);
   if (draw.chance(9, 10)) o.workers = std::max(o.workers, 2u);
+  if (draw.chance(1, 3)) o.workers += draw.between(1, 4);
   o.late_workers = draw.often_zero(700, 2);
   o.replacements = draw.often_zero(600, 4);
   if (draw.chance(1, 16)) {
@@ -42,6 +43,8 @@ void draw_level(Draw& draw, Options& o) {
     o.late_workers = o.replacements = 0;
     o.workers = draw.chance(1, 2) ? 0 : draw.between(1, 2);
   }
+  if (o.workers >= 2 && draw.chance(1, 2)) o.next_workers = draw.between(1, o.workers - 1);
+  o.awake_max = draw.chance(1, 2) ? 1 : draw.between(2, 4);
   o.slots = 1u << draw.between(3, 8);
   o.depth = draw.chance(1, 2) ? draw.between(1, 4) : draw.between(2, 16);
   if (draw.chance(1, 8)) o.depth = draw.between(17, 62);
@@ -75,11 +78,18 @@ void draw_work(Draw& draw, Options& o) {
   o.bad_submit = draw.often_zero(500, 50);
   o.big_result = draw.often_zero(900, draw.chance(1, 2) ? 500 : 50);
   o.big_args = draw.often_zero(900, draw.chance(1, 2) ? 500 : 50);
+  o.directed = draw.often_zero(400, 600);
+  o.group = draw.often_zero(400, 400);
+  o.group_max = draw.between(2, 6);
+  o.directed_member = draw.often_zero(400, 700);
+  o.listed = draw.often_zero(500, 900);
+  o.storage = draw.often_zero(400, 300);
 }
 
 // Many tasks that wait for nothing, with bytes enough to fill a child's rings.
 void draw_bulk(Draw& draw, Options& o) {
   o.workers = draw.between(1, 2);
+  o.next_workers = 0;
   o.depth = draw.between(17, 62);
   o.slots = 1u << draw.between(7, 9);
   o.no_dep = 900;
@@ -152,6 +162,7 @@ Options draw_options(uint64_t seed, Mode mode) {
       draw_work(draw, o);
       draw_waits(draw, o);
       o.workers = 3;
+      o.group_max = 3;
       o.replacements = 3;
       o.kills = draw.between(1, 5);
       o.fault_gap_ns = draw.scaled(2'000, 7);
@@ -171,10 +182,10 @@ Options draw_options(uint64_t seed, Mode mode) {
 std::string describe(const Options& o) {
   std::string out = fmt::format("seed {} mode {}\n", o.seed, name_of(o.mode));
   out += fmt::format(
-      "  level   users {} workers {} late {} inline {} replacements {} slots {} depth {} "
-      "buffers_max {} callables_max {} heap {} control {} ms\n",
-      o.users, o.workers, o.late_workers, o.inline_workers, o.replacements, o.slots, o.depth,
-      o.buffers_max, o.callables_max, o.heap_bytes, o.control_ms);
+      "  level   users {} workers {} (next-level {}) late {} inline {} replacements {} slots {} "
+      "depth {} awake {} buffers_max {} callables_max {} heap {} control {} ms\n",
+      o.users, o.workers, o.next_workers, o.late_workers, o.inline_workers, o.replacements, o.slots,
+      o.depth, o.awake_max, o.buffers_max, o.callables_max, o.heap_bytes, o.control_ms);
   out += fmt::format(
       "  work    runs {} tasks {} buffers {} of {} bytes callables {} accesses {} task {} ns\n",
       o.runs, o.tasks, o.buffers, o.buffer_bytes, o.callables, o.accesses, o.task_ns);
@@ -187,6 +198,9 @@ std::string describe(const Options& o) {
       "          buffer_churn {} callable_churn {} build_error {} bad_submit {} big_result {} "
       "big_args {}\n",
       o.buffer_churn, o.callable_churn, o.build_error, o.bad_submit, o.big_result, o.big_args);
+  out += fmt::format(
+      "  places  directed {} group {} of {} directed_member {} listed {} storage {}\n", o.directed,
+      o.group, o.group_max, o.directed_member, o.listed, o.storage);
   out += fmt::format(
       "  faults  fail_task {} long_task {} kills {} kill_all {} gap {} ns pauses {} of {} ns slow "
       "{} slow_control {} refuse prepare {} commit {} undo {} spurious {} doubled {}\n",

@@ -25,11 +25,13 @@ struct Options {
   // The level.
   uint32_t users = 2;         // user threads
   uint32_t workers = 2;       // children that start at once
+  uint32_t next_workers = 0;  // of these, in the pool of NEXT_LEVEL children
   uint32_t late_workers = 0;  // that come later
   uint32_t inline_workers = 0;
   uint32_t replacements = 0;  // for lost ones
   uint32_t slots = 256;
   uint32_t depth = 16;
+  uint32_t awake_max = 1;
   uint32_t buffers_max = 64;
   uint32_t callables_max = 16;
   uint64_t heap_bytes = 64 << 20;
@@ -62,6 +64,12 @@ struct Options {
   uint32_t bad_submit = 10;  // that must be refused
   uint32_t big_result = 0;
   uint32_t big_args = 0;
+  uint32_t directed = 0;        // to one worker
+  uint32_t group = 0;           // of tasks
+  uint32_t group_max = 4;       // members, where there are as many workers
+  uint32_t directed_member = 0;
+  uint32_t listed = 0;          // callables that only some workers have
+  uint32_t storage = 0;         // OUTPUTs without storage
 
   // Faults.
   uint32_t fail_task = 0;

@@ -31,8 +31,12 @@ uint32_t Oracle::add_buffer(uint64_t bytes, bool zeroed) {
 }
 
 uint32_t Oracle::add_task(Task task) {
-  std::vector<Extent>& extents = extents_.emplace_back();
-  for (const Access& access : task.accesses) extents.push_back(extent_of(access));
+  STRATA_CHECK(!task.parts.empty());
+  std::vector<std::vector<Extent>>& extents = extents_.emplace_back();
+  for (const Part& part : task.parts) {
+    std::vector<Extent>& of_part = extents.emplace_back();
+    for (const Access& access : part.accesses) of_part.push_back(extent_of(access));
+  }
   tasks_.push_back(std::move(task));
   return static_cast<uint32_t>(tasks_.size() - 1);
 }
@@ -47,8 +51,8 @@ void Oracle::clear_error(uint32_t buffer, std::vector<bool> terminal) {
   clears_.push_back({buffer, std::move(terminal)});
 }
 
-uint64_t Oracle::input_start(uint32_t task) {
-  return mix(0x737472617461ull, task);
+uint64_t Oracle::input_start(uint32_t task, uint32_t part) {
+  return mix(0x737472617461ull, task | uint64_t{part} << 32);
 }
 
 Oracle::Extent Oracle::extent_of(const Access& access) {
@@ -92,29 +96,32 @@ bool Oracle::sees_poison(uint32_t task, uint32_t buffer, const Byte& byte) const
 }
 
 bool Oracle::reads_poison(uint32_t id) const {
-  for (size_t a = 0; a < tasks_[id].accesses.size(); ++a) {
-    const Access& access = tasks_[id].accesses[a];
-    const Extent& extent = extents_[id][a];
-    if (!access.reads || extent.bytes.empty()) continue;
-    const std::vector<Byte>& buffer = buffers_[access.buffer];
-    if (extent.exact) {
-      for (const uint64_t byte : extent.bytes) {
-        if (sees_poison(id, access.buffer, buffer[byte])) return true;
-      }
-    } else {
-      for (uint64_t byte = extent.bytes.front(); byte <= extent.bytes.back(); ++byte) {
-        if (sees_poison(id, access.buffer, buffer[byte])) return true;
+  for (size_t p = 0; p < tasks_[id].parts.size(); ++p) {
+    const std::vector<Access>& accesses = tasks_[id].parts[p].accesses;
+    for (size_t a = 0; a < accesses.size(); ++a) {
+      const Access& access = accesses[a];
+      const Extent& extent = extents_[id][p][a];
+      if (!access.reads || extent.bytes.empty()) continue;
+      const std::vector<Byte>& buffer = buffers_[access.buffer];
+      if (extent.exact) {
+        for (const uint64_t byte : extent.bytes) {
+          if (sees_poison(id, access.buffer, buffer[byte])) return true;
+        }
+      } else {
+        for (uint64_t byte = extent.bytes.front(); byte <= extent.bytes.back(); ++byte) {
+          if (sees_poison(id, access.buffer, buffer[byte])) return true;
+        }
       }
     }
   }
   return false;
 }
 
-// What the task must have read; nothing where some of it is not known.
-std::optional<uint64_t> Oracle::hash_inputs(uint32_t id) const {
-  uint64_t hash = input_start(id);
+// What the part must have read; nothing where some of it is not known.
+std::optional<uint64_t> Oracle::hash_inputs(uint32_t id, uint32_t part) const {
+  uint64_t hash = input_start(id, part);
   bool known = true;
-  for (const Access& access : tasks_[id].accesses) {
+  for (const Access& access : tasks_[id].parts[part].accesses) {
     if (!access.reads) continue;
     const std::vector<Byte>& buffer = buffers_[access.buffer];
     for_each_byte(access.shape, access.stride, access.element_bytes, [&](int64_t at) {
@@ -128,59 +135,101 @@ std::optional<uint64_t> Oracle::hash_inputs(uint32_t id) const {
 }
 
 void Oracle::apply_success(uint32_t id) {
-  const std::optional<uint64_t> hash = hash_inputs(id);
-  const std::vector<Access>& accesses = tasks_[id].accesses;
-  for (size_t a = 0; a < accesses.size(); ++a) {
-    if (!accesses[a].writes) continue;
-    std::vector<Byte>& buffer = buffers_[accesses[a].buffer];
-    uint64_t ordinal = 0;
-    for_each_byte(accesses[a].shape, accesses[a].stride, accesses[a].element_bytes,
-                  [&](int64_t at) {
-                    Byte& byte = buffer[accesses[a].offset + static_cast<uint64_t>(at)];
-                    byte.value = written_byte(hash.value_or(0), a, ordinal++);
-                    byte.known = hash.has_value();
-                  });
-    // A shape with gaps heals nothing: what it wrote is known to the task alone.
-    const Extent& extent = extents_[id][a];
-    if (!extent.exact) continue;
-    for (const uint64_t byte : extent.bytes) buffer[byte].poisoner = -1;
+  const std::vector<Part>& parts = tasks_[id].parts;
+  for (uint32_t p = 0; p < parts.size(); ++p) {
+    const std::optional<uint64_t> hash = hash_inputs(id, p);
+    const std::vector<Access>& accesses = parts[p].accesses;
+    for (size_t a = 0; a < accesses.size(); ++a) {
+      if (!accesses[a].writes) continue;
+      std::vector<Byte>& buffer = buffers_[accesses[a].buffer];
+      uint64_t ordinal = 0;
+      for_each_byte(accesses[a].shape, accesses[a].stride, accesses[a].element_bytes,
+                    [&](int64_t at) {
+                      Byte& byte = buffer[accesses[a].offset + static_cast<uint64_t>(at)];
+                      byte.value = written_byte(hash.value_or(0), a, ordinal++);
+                      byte.known = hash.has_value();
+                    });
+      // A shape with gaps heals nothing: what it wrote is known to the task alone.
+      const Extent& extent = extents_[id][p][a];
+      if (!extent.exact) continue;
+      for (const uint64_t byte : extent.bytes) buffer[byte].poisoner = -1;
+    }
   }
 }
 
 void Oracle::apply_failure(uint32_t id, bool may_have_run) {
-  for (size_t a = 0; a < tasks_[id].accesses.size(); ++a) {
-    const Access& access = tasks_[id].accesses[a];
-    const Extent& extent = extents_[id][a];
-    if (!access.writes || extent.bytes.empty()) continue;
-    std::vector<Byte>& buffer = buffers_[access.buffer];
-    for (const uint64_t byte : extent.bytes) {
-      if (may_have_run) buffer[byte].known = false;
-      buffer[byte].poisoner = static_cast<int32_t>(id);
-    }
-    if (extent.exact) continue;
-    for (uint64_t byte = extent.bytes.front(); byte <= extent.bytes.back(); ++byte) {
-      buffer[byte].poisoner = static_cast<int32_t>(id);
+  for (size_t p = 0; p < tasks_[id].parts.size(); ++p) {
+    const std::vector<Access>& accesses = tasks_[id].parts[p].accesses;
+    for (size_t a = 0; a < accesses.size(); ++a) {
+      const Extent& extent = extents_[id][p][a];
+      if (!accesses[a].writes || extent.bytes.empty()) continue;
+      std::vector<Byte>& buffer = buffers_[accesses[a].buffer];
+      for (const uint64_t byte : extent.bytes) {
+        if (may_have_run) buffer[byte].known = false;
+        buffer[byte].poisoner = static_cast<int32_t>(id);
+      }
+      if (extent.exact) continue;
+      for (uint64_t byte = extent.bytes.front(); byte <= extent.bytes.back(); ++byte) {
+        buffer[byte].poisoner = static_cast<int32_t>(id);
+      }
     }
   }
 }
 
-std::optional<std::string> Oracle::judge_one(uint32_t id, const Seen& seen) {
+std::optional<std::string> Oracle::judge_ok(uint32_t id, const Seen& seen) const {
+  for (uint32_t p = 0; p < seen.parts.size(); ++p) {
+    const SeenPart& part = seen.parts[p];
+    if (part.starts == 0) return fmt::format("part {} was never started", p);
+    if (!part.ended) return fmt::format("the code of part {} did not come to its end", p);
+    if (part.failed || tasks_[id].parts[p].will_fail) {
+      return fmt::format("the code of part {} fails", p);
+    }
+    const std::optional<uint64_t> hash = hash_inputs(id, p);
+    if (hash && *hash != part.input_hash) {
+      return fmt::format("part {} has read other bytes than those of a run one after another", p);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Oracle::judge_one(uint32_t id, const Seen& seen) const {
   const Task& task = tasks_[id];
   const auto wrong = [&](std::string_view why) {
-    return fmt::format("task {} of run {} is {}: {}", id, task.run, name_of(seen.outcome), why);
+    return fmt::format("{} {} of run {} is {}: {}", task.is_group ? "group" : "task", id, task.run,
+                       name_of(seen.outcome), why);
   };
-  if (seen.starts > 1) return wrong("its code was started more than once");
+  STRATA_CHECK(seen.parts.size() == task.parts.size());
+  bool started = false;
+  bool failed = false;
+  for (uint32_t p = 0; p < seen.parts.size(); ++p) {
+    const SeenPart& part = seen.parts[p];
+    if (part.starts > 1) return wrong("its code was started more than once");
+    started = started || part.starts > 0;
+    failed = failed || part.failed;
+    if (part.failed && !task.parts[p].will_fail &&
+        !(task.parts[p].heeds_cancel && seen.may_cancel)) {
+      return wrong("its code does not fail");
+    }
+    // What has started comes to its end, whatever becomes of the others.
+    if (part.starts > 0 && !part.ended && !part.died) return wrong("its code was left behind");
+    if (part.died && seen.outcome != Outcome::kEndpointFailed &&
+        !(task.is_group && seen.outcome == Outcome::kTaskFailed)) {
+      return wrong("it was lost with its worker");
+    }
+  }
   if (seen.outcome == Outcome::kLive) return wrong("it has no outcome");
   if (reads_poison(id)) {
     if (seen.outcome != Outcome::kSkipped) {
       return wrong("it reads what a failed task should have written, so it must be skipped");
     }
-    if (seen.starts != 0) return wrong("its code was started");
+    if (started) return wrong("its code was started");
     return std::nullopt;
   }
   switch (seen.outcome) {
     case Outcome::kSkipped:
-      if (seen.starts != 0) return wrong("its code was started");
+      // Of a group that is cancelled those run on that have started.
+      if (started && !(task.is_group && seen.may_cancel)) return wrong("its code was started");
+      if (failed) return wrong("a member of it has failed");
       if (!seen.may_cancel && !seen.may_lack_worker) {
         return wrong(
             "all that it reads was written, its run was not cancelled, and there was a "
@@ -191,20 +240,11 @@ std::optional<std::string> Oracle::judge_one(uint32_t id, const Seen& seen) {
       if (!seen.may_be_lost) return wrong("no worker was lost");
       break;
     case Outcome::kTaskFailed:
-      if (!seen.ended) return wrong("its code did not come to its end");
-      if (!task.will_fail && !(task.heeds_cancel && seen.may_cancel)) {
-        return wrong("its code does not fail");
-      }
+      if (!failed) return wrong("its code did not fail");
       break;
-    case Outcome::kOk: {
-      if (!seen.ended) return wrong("its code did not come to its end");
-      if (task.will_fail) return wrong("its code fails");
-      const std::optional<uint64_t> hash = hash_inputs(id);
-      if (hash && *hash != seen.input_hash) {
-        return wrong("it has read other bytes than those of a run one after another");
-      }
+    case Outcome::kOk:
+      if (const auto why = judge_ok(id, seen)) return wrong(*why);
       break;
-    }
     case Outcome::kLive:
       break;
   }
@@ -214,12 +254,15 @@ std::optional<std::string> Oracle::judge_one(uint32_t id, const Seen& seen) {
 std::optional<std::string> Oracle::judge(const std::vector<Seen>& seen) {
   STRATA_CHECK(seen.size() == tasks_.size());
   buffers_ = initial_;
+  skipped_.assign(tasks_.size(), false);
   for (uint32_t id = 0; id < tasks_.size(); ++id) {
     if (std::optional<std::string> wrong = judge_one(id, seen[id])) return wrong;
+    skipped_[id] = reads_poison(id);
     if (seen[id].outcome == Outcome::kOk) {
       apply_success(id);
     } else {
-      apply_failure(id, seen[id].outcome != Outcome::kSkipped);
+      apply_failure(id, std::any_of(seen[id].parts.begin(), seen[id].parts.end(),
+                                    [](const SeenPart& part) { return part.starts > 0; }));
     }
   }
   return std::nullopt;

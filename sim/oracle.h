@@ -3,8 +3,9 @@
 //
 // It shares no code with graph, sched and engine: it knows bytes where they know regions. It is
 // told the submissions in their order and, at the end, the outcomes; from these it takes only which
-// tasks failed or were lost, and checks the rest. Not checked: times, texts, which worker ran what.
-// One thread.
+// tasks failed or were lost, and checks the rest. A group is one task of several parts, which may
+// run in any order: it succeeds as a whole, and as a whole it fails. Not checked: times, texts,
+// which worker ran what (placement.h does). One thread.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +29,32 @@ class Oracle {
     bool reads = false;
     bool writes = false;
   };
-  struct Task {
-    uint32_t run = 0;
+  // What one call does: a task, or one member of a group.
+  struct Part {
     bool will_fail = false;
     bool heeds_cancel = false;  // fails where it sees that its run was cancelled
+    uint32_t result_bytes = 0;
     std::vector<Access> accesses;
+  };
+  struct Task {
+    uint32_t run = 0;
+    std::vector<Part> parts;  // one, or the members of a group, whose accesses need no order
+    bool is_group = false;
+  };
+  // What was seen of one part.
+  struct SeenPart {
+    uint32_t starts = 0;      // of its code
+    bool ended = false;       // its code came to its end
+    bool failed = false;      // and said that it failed
+    bool died = false;        // its process ended while it ran
+    uint64_t input_hash = 0;  // what its last start read
   };
   // What was seen of one task.
   struct Seen {
     Outcome outcome = Outcome::kLive;
-    uint32_t starts = 0;           // of its code
-    bool ended = false;            // its code came to its end
-    uint64_t input_hash = 0;       // what its last start read
+    std::vector<SeenPart> parts;
     bool may_cancel = false;       // its run was cancelled before it was done
-    bool may_lack_worker = false;  // no worker was left at some moment
+    bool may_lack_worker = false;  // at some moment too few workers were left for it
     bool may_be_lost = false;      // some worker was lost
   };
 
@@ -58,6 +71,8 @@ class Oracle {
   std::optional<std::string> judge(const std::vector<Seen>& seen);
 
   // --- after judge
+  // The task read what a failed one should have written.
+  bool must_be_skipped(uint32_t id) const { return skipped_[id]; }
   // Why the buffer's bytes are not what they must be; nothing where they are.
   std::optional<std::string> check_content(uint32_t buffer, const uint8_t* bytes) const;
   bool poisoned(uint32_t buffer, uint64_t byte) const;
@@ -66,7 +81,7 @@ class Oracle {
   const Task& task(uint32_t id) const { return tasks_[id]; }
 
   // Hash of a task's start: what it reads is mixed in byte by byte.
-  static uint64_t input_start(uint32_t task);
+  static uint64_t input_start(uint32_t task, uint32_t part = 0);
 
  private:
   struct Byte {
@@ -87,16 +102,18 @@ class Oracle {
   static Extent extent_of(const Access& access);
   bool sees_poison(uint32_t task, uint32_t buffer, const Byte& byte) const;
   bool reads_poison(uint32_t id) const;
-  std::optional<std::string> judge_one(uint32_t id, const Seen& seen);
-  std::optional<uint64_t> hash_inputs(uint32_t id) const;
+  std::optional<std::string> judge_one(uint32_t id, const Seen& seen) const;
+  std::optional<std::string> judge_ok(uint32_t id, const Seen& seen) const;
+  std::optional<uint64_t> hash_inputs(uint32_t id, uint32_t part) const;
   void apply_success(uint32_t id);
   void apply_failure(uint32_t id, bool may_have_run);
 
   std::vector<std::vector<Byte>> initial_;
   std::vector<std::vector<Byte>> buffers_;
   std::vector<Task> tasks_;
-  std::vector<std::vector<Extent>> extents_;  // of each task's accesses
+  std::vector<std::vector<std::vector<Extent>>> extents_;  // by task, part, access
   std::vector<Clear> clears_;
+  std::vector<bool> skipped_;  // by task: for what it reads
 };
 
 }  // namespace strata::sim

@@ -2,6 +2,7 @@
 // checks and the oracle. A bundle, no logic. One thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,6 +11,7 @@
 #include "sim/memory.h"
 #include "sim/options.h"
 #include "sim/oracle.h"
+#include "sim/placement.h"
 
 namespace strata::sim {
 
@@ -42,11 +44,13 @@ struct Shared {
   void* hub = nullptr;
   EventLog* log = nullptr;
   Checks checks;
+  Placement placement;
   Oracle oracle;
   FaultCounts faults;
-  bool late = false;             // some control was answered too late
-  bool calm = false;             // faults are over
-  bool may_lack_worker = false;  // at some moment no worker was left
+  bool late = false;  // some control was answered too late
+  bool calm = false;  // faults are over
+  // The fewest workers of each pool that took tasks at some moment when no other was to come.
+  std::array<uint32_t, 2> fewest = {~0u, ~0u};
   uint32_t deaths = 0;
 
   base::Prng& prng() { return machine->prng(); }

@@ -156,8 +156,10 @@ void Simulation::probe_all(User& user) {
       Tensor view = whole_of(*buffer);
       view.shape[0] = buffer->made.bytes / 4;
       view.offset = static_cast<uint64_t>(i) * view.shape[0];
-      user.submit(*run, probe(buffer, view, INPUT, run->number,
-                              static_cast<uint32_t>(shared_.oracle.task_count())));
+      Draft draft = probe(buffer, view, INPUT, run->number,
+                          static_cast<uint32_t>(shared_.oracle.task_count()));
+      if (level_.pool_workers(engine::Pool::kSub).empty()) draft.pool = engine::Pool::kNext;
+      user.submit(*run, std::move(draft));
     }
   }
   user.end_run(*run, false);

@@ -20,16 +20,16 @@ uint64_t element_bytes(const strata_tensor& tensor) {
 
 }  // namespace
 
-std::vector<std::byte> result_of(uint32_t task, uint32_t bytes) {
+std::vector<std::byte> result_of(Checks::Name name, uint32_t bytes) {
   std::vector<std::byte> out(bytes);
   for (uint32_t i = 0; i < bytes; ++i) {
-    out[i] = static_cast<std::byte>(written_byte(task, 0x726573, i));
+    out[i] = static_cast<std::byte>(written_byte(name.task, 0x726573 + name.part, i));
   }
   return out;
 }
 
-std::string failure_of(uint32_t task) {
-  return fmt::format("task {} was told to fail", task);
+std::string failure_of(Checks::Name name) {
+  return fmt::format("{} was told to fail", name_of(name));
 }
 
 Checks::Ranges TaskCode::ranges(bool reading, bool writing) const {
@@ -51,8 +51,8 @@ Checks::Ranges TaskCode::ranges(bool reading, bool writing) const {
   return joined(std::move(out));
 }
 
-uint64_t TaskCode::read_inputs(uint32_t task) {
-  uint64_t hash = Oracle::input_start(task);
+uint64_t TaskCode::read_inputs(Checks::Name name) {
+  uint64_t hash = Oracle::input_start(name.task, name.part);
   for (const strata_tensor& tensor : decoder_.tensors()) {
     if (!reads(static_cast<TensorArgType>(tensor.tag))) continue;
     const uint8_t* const data = static_cast<const uint8_t*>(tensor.data);
@@ -113,8 +113,9 @@ TaskCode::End TaskCode::run(std::span<const std::byte> args,
   }
   const TaskOrders orders = TaskOrders::decode(decoder_.scalars());
   shared_->note(name_, EventKind::kTaskStart, orders.task, worker_);
-  shared_->checks.on_start(worker_, orders.task, ranges(true, false), ranges(false, true));
-  const uint64_t hash = read_inputs(orders.task);
+  shared_->checks.on_start(worker_, orders.name(), ranges(true, false), ranges(false, true));
+  shared_->placement.on_start(worker_, orders.name());
+  const uint64_t hash = read_inputs(orders.name());
   bool stopped = false;
   for (uint64_t left = orders.ns; left > 0 && !stopped;) {
     const uint64_t piece = std::min<uint64_t>(left, 1 + orders.ns / 2);
@@ -122,25 +123,28 @@ TaskCode::End TaskCode::run(std::span<const std::byte> args,
     left -= piece;
     stopped = orders.heeds_cancel && cancelled();
   }
-  if (read_inputs(orders.task) != hash) {
-    shared_->checks.fail(Verdict::kCorrectness,
-                         fmt::format("the inputs of task {} changed while it ran", orders.task));
+  if (read_inputs(orders.name()) != hash) {
+    shared_->checks.fail(
+        Verdict::kCorrectness,
+        fmt::format("the inputs of {} changed while it ran", name_of(orders.name())));
   }
   const bool fails = orders.fails || stopped;
   write_outputs(hash, fails);
   if (!fails && !outputs_stand(hash)) {
-    shared_->checks.fail(Verdict::kCorrectness,
-                         fmt::format("an output of task {} changed while it ran", orders.task));
+    shared_->checks.fail(
+        Verdict::kCorrectness,
+        fmt::format("an output of {} changed while it ran", name_of(orders.name())));
   }
-  shared_->checks.on_end(worker_, orders.task, hash);
+  shared_->checks.on_end(worker_, orders.name(), hash, fails);
+  shared_->placement.on_end(worker_, orders.name());
   shared_->note(name_, EventKind::kTaskEnd, orders.task, fails);
   if (fails) {
     ++shared_->faults.task_failures;
     end.outcome = mailbox::Outcome::kTaskFailed;
     end.code = 7;
-    if (orders.task % 4 != 0) end.text = failure_of(orders.task);
+    if (orders.task % 4 != 0) end.text = failure_of(orders.name());
   } else {
-    end.result = result_of(orders.task, orders.result_bytes);
+    end.result = result_of(orders.name(), orders.result_bytes);
   }
   return end;
 }

@@ -25,23 +25,29 @@ struct Shared;
 struct TaskOrders {
   static constexpr size_t kScalars = 4;
   uint32_t task = 0;  // the oracle's number
+  uint32_t part = 0;  // of a group
   bool fails = false;
   bool heeds_cancel = false;
   uint64_t ns = 0;
   uint32_t result_bytes = 0;
   std::array<uint64_t, kScalars> encode() const {
-    return {task, uint64_t{fails} | uint64_t{heeds_cancel} << 1, ns, result_bytes};
+    return {task | uint64_t{part} << 32, uint64_t{fails} | uint64_t{heeds_cancel} << 1, ns, result_bytes};
   }
   static TaskOrders decode(std::span<const uint64_t> scalars) {
-    return {static_cast<uint32_t>(scalars[0]), (scalars[1] & 1) != 0, (scalars[1] & 2) != 0,
-            scalars[2], static_cast<uint32_t>(scalars[3])};
+    return {static_cast<uint32_t>(scalars[0]),
+            static_cast<uint32_t>(scalars[0] >> 32),
+            (scalars[1] & 1) != 0,
+            (scalars[1] & 2) != 0,
+            scalars[2],
+            static_cast<uint32_t>(scalars[3])};
   }
+  Checks::Name name() const { return {task, part}; }
 };
 
-// The result that a task gives: `bytes` bytes that its number decides.
-std::vector<std::byte> result_of(uint32_t task, uint32_t bytes);
-// The text of a task that fails.
-std::string failure_of(uint32_t task);
+// The result that it gives: `bytes` bytes that its name decides.
+std::vector<std::byte> result_of(Checks::Name name, uint32_t bytes);
+// The text of one that fails.
+std::string failure_of(Checks::Name name);
 
 class TaskCode {
  public:
@@ -63,7 +69,7 @@ class TaskCode {
 
  private:
   Checks::Ranges ranges(bool reads, bool writes) const;
-  uint64_t read_inputs(uint32_t task);
+  uint64_t read_inputs(Checks::Name name);
   void write_outputs(uint64_t hash, bool garbage);
   bool outputs_stand(uint64_t hash);
 

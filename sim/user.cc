@@ -48,6 +48,8 @@ void User::end_run(SimRun& run, bool may_fail) {
     scopes_.pop_back();
     scope_ids_.pop_back();
   }
+  for (const auto& storage : run_storage_) storage->live = false;
+  run_storage_.clear();
   std::optional<Error> error;
   if (may_fail && chance(shared_.options.build_error)) {
     error = Error(Code::kUserCode, Scope::kCall, "the orchestration function gave up");
@@ -79,6 +81,18 @@ void User::build_step(SimRun& run) {
     level_.cancel(run);
     features_.cancel = true;
   }
+  std::optional<Draft> draft = draw(run);
+  if (!draft) return;
+  features_.overlapping_views = features_.overlapping_views || draft->overlaps;
+  features_.inout = features_.inout || draft->inout;
+  features_.group = features_.group || draft->task.is_group;
+  if (prng_.chance(1, 20)) pause_a_little();
+  submit(run, *std::move(draft));
+}
+
+// Over what there is; nothing where something must be made first.
+std::optional<Draft> User::draw(SimRun& run) {
+  const Options& options = shared_.options;
   std::vector<std::shared_ptr<SimBuffer>> buffers = level_.buffers();
   std::erase_if(buffers, [](const auto& buffer) { return buffer->made.bytes > kUsedBytesMax; });
   for (const auto& scope : scopes_) {
@@ -86,16 +100,28 @@ void User::build_step(SimRun& run) {
     buffers.insert(buffers.end(), scope.begin(), scope.end());
     buffers.insert(buffers.end(), scope.begin(), scope.end());
   }
+  buffers.insert(buffers.end(), run_storage_.begin(), run_storage_.end());
   if (buffers.empty()) {
     level_.create_buffer(options.buffer_bytes);
-    return;
+    return std::nullopt;
   }
-  const Draft draft = draw_task(prng_, shared_, buffers, run.number,
-                                static_cast<uint32_t>(shared_.oracle.task_count()));
-  features_.overlapping_views = features_.overlapping_views || draft.overlaps;
-  features_.inout = features_.inout || draft.inout;
-  if (prng_.chance(1, 20)) pause_a_little();
-  submit(run, draft);
+  const auto& callables = level_.callables();
+  if (callables.empty()) {
+    level_.register_callable(static_cast<uint32_t>(prng_.below(options.callables)));
+    return std::nullopt;
+  }
+  const Target target =
+      draw_target(prng_, level_, callables[prng_.below(callables.size())]);
+  const uint32_t task = static_cast<uint32_t>(shared_.oracle.task_count());
+  uint64_t most = std::min<uint64_t>(options.group_max, target.up.size());
+  // More than there are, where no other is to come: must be refused.
+  if (level_.no_more_workers() && chance(options.bad_submit)) most = target.up.size() + 1;
+  const bool group = chance(options.group) && most > 0;
+  Draft draft = group ? draw_group(prng_, shared_, buffers, run.number, task,
+                                   static_cast<uint32_t>(most - prng_.below(most) / 2))
+                      : draw_task(prng_, shared_, buffers, run.number, task);
+  aim(prng_, level_, target, &draft);
+  return draft;
 }
 
 void User::maybe_scope() {
@@ -127,56 +153,154 @@ void User::drop_scope() {
   level_.front().call([scope](engine::Core& core) { core.end_scope(scope); });
 }
 
-void User::submit(SimRun& run, const Draft& draft) {
-  auto& callables = level_.callables();
-  if (callables.empty()) {
-    level_.register_callable(static_cast<uint32_t>(prng_.below(shared_.options.callables)));
-    return;
+// ---------------------------------------------------------------- submission
+
+std::vector<std::shared_ptr<SimBuffer>>& User::innermost() {
+  return scopes_.empty() ? run_storage_ : scopes_.back();
+}
+
+bool User::give_storage(Draft& draft, std::vector<std::vector<Level::Storage>>* given) {
+  given->resize(draft.members.size());
+  for (size_t part = 0; part < draft.members.size(); ++part) {
+    if (!level_.give_storage(draft.members[part], &(*given)[part])) {
+      take_storage(draft, *given);
+      return false;
+    }
+    for (const Level::Storage& one : (*given)[part]) {
+      draft.task.parts[part].accesses[one.argument].buffer = one.buffer->oracle;
+      innermost().push_back(one.buffer);
+    }
   }
-  const registry::EntryRef callable = callables[prng_.below(callables.size())]->ref;
-  const bool all_live = std::all_of(draft.buffers.begin(), draft.buffers.end(),
-                                    [](const auto& buffer) { return buffer->live; });
-  const uint64_t unregistered = shared_.log->count(EventKind::kUnregister);
-  shared_.oracle.add_task(draft.task);
-  level_.note_task(run);
-  run.tasks.push_back(static_cast<uint32_t>(shared_.oracle.task_count() - 1));
-  run.result_bytes.push_back(draft.result_bytes);
+  return true;
+}
+
+void User::take_storage(Draft& draft, const std::vector<std::vector<Level::Storage>>& given) {
+  for (size_t part = 0; part < draft.members.size(); ++part) {
+    if (given[part].empty()) continue;
+    level_.take_storage(draft.members[part], given[part]);
+    std::erase_if(innermost(), [](const auto& buffer) { return !buffer->live; });
+  }
+}
+
+Result<TaskRef> User::send(SimRun& run, const Draft& draft) {
+  const uint64_t slots = draft.task.is_group ? draft.members.size() + 1 : 1;
   const auto full = [&](const engine::Core& core) {
-    return core.scheduler().live() >= shared_.options.slots;
+    return core.scheduler().live() + slots > shared_.options.slots;
   };
   shared_.faults.full += level_.front().look(full);
-  CallConfig config;
-  const Result<TaskRef> result =
-      level_.front().submit(*run.record, {callable, engine::Where{}, config}, draft.args);
-  judge_submit(run, draft, result, all_live, unregistered);
+  engine::Core::Job job{draft.callable->ref, {draft.pool, -1}, CallConfig{}};
+  if (draft.task.is_group) {
+    return level_.front().submit_group(*run.record, job, draft.members, draft.workers);
+  }
+  if (!draft.workers.empty()) job.where.worker = draft.workers[0];
+  return level_.front().submit(*run.record, job, draft.members[0]);
+}
+
+void User::submit(SimRun& run, Draft draft) {
+  if (draft.callable == nullptr) {  // a probe
+    const auto& callables = level_.callables();
+    const auto everywhere = std::find_if(callables.begin(), callables.end(), [](const auto& one) {
+      return one->workers.empty();
+    });
+    if (everywhere == callables.end()) {
+      level_.register_callable(0);
+      return;
+    }
+    draft.callable = *everywhere;
+  }
+  std::vector<std::vector<Level::Storage>> given;
+  if (draft.wants_storage && !give_storage(draft, &given)) return;
+  PlaceRule rule;
+  rule.pool = static_cast<uint32_t>(draft.pool);
+  const std::optional<uint64_t> callable_on = level_.callable_on(draft.callable->which);
+  rule.everywhere = !callable_on;
+  rule.callable_on = callable_on.value_or(0);
+  rule.workers = draft.workers;
+  const uint64_t unregistered = shared_.log->count(EventKind::kUnregister);
+  const bool must_refuse = must_be_refused(draft);
+  const bool must_take = must_be_taken(draft);
+  level_.note_task(run, draft.task, std::move(rule));
+  const Result<TaskRef> result = send(run, draft);
+  judge_submit(run, draft, result, must_refuse,
+               must_take && must_be_taken(draft) &&
+                   shared_.log->count(EventKind::kUnregister) == unregistered);
+  if (result) return;
+  level_.withdraw_task(run);
+  if (!given.empty()) take_storage(draft, given);
+}
+
+bool User::must_be_taken(const Draft& draft) const {
+  if (draft.invalid || !draft.callable->live) return false;
+  for (const auto& buffer : draft.buffers) {
+    if (!buffer->live) return false;
+  }
+  const auto fits = [&](uint32_t worker) {
+    return worker < level_.worker_count() && level_.is_up(worker) &&
+           shared_.placement.pool_of(worker) == static_cast<uint32_t>(draft.pool) &&
+           has_callable(*draft.callable, worker);
+  };
+  size_t named = 0;
+  for (size_t i = 0; i < draft.workers.size(); ++i) {
+    if (draft.workers[i] < 0) continue;
+    ++named;
+    if (!fits(static_cast<uint32_t>(draft.workers[i]))) return false;
+    const auto before = draft.workers.begin() + static_cast<ptrdiff_t>(i);
+    if (std::find(draft.workers.begin(), before, draft.workers[i]) != before) return false;
+  }
+  size_t up = 0;
+  for (uint32_t worker = 0; worker < level_.worker_count(); ++worker) up += fits(worker);
+  if (draft.task.is_group) {
+    return up >= draft.members.size() && draft.members.size() < shared_.options.slots;
+  }
+  return named > 0 || up > 0 || draft.callable->workers.empty();
+}
+
+bool User::must_be_refused(const Draft& draft) const {
+  if (draft.invalid) return true;
+  for (const auto& buffer : draft.buffers) {
+    if (!buffer->live) return true;
+  }
+  const auto is_lost = [&](uint32_t worker) {
+    return level_.core().worker_state(worker) == engine::Core::WorkerState::kLost;
+  };
+  for (size_t i = 0; i < draft.workers.size(); ++i) {
+    if (draft.workers[i] < 0) continue;
+    const auto worker = static_cast<uint32_t>(draft.workers[i]);
+    if (worker >= level_.worker_count() || is_lost(worker)) return true;
+    if (shared_.placement.pool_of(worker) != static_cast<uint32_t>(draft.pool)) return true;
+    const auto before = draft.workers.begin() + static_cast<ptrdiff_t>(i);
+    if (std::find(draft.workers.begin(), before, draft.workers[i]) != before) return true;
+  }
+  // Workers that may ever take a part of it.
+  const std::optional<uint64_t> on = level_.callable_on(draft.callable->which);
+  size_t some = 0;
+  for (const uint32_t worker : level_.pool_workers(draft.pool)) {
+    some += !is_lost(worker) && (!on || (*on >> worker & 1) != 0);
+  }
+  if (draft.task.is_group && (on || level_.no_more_workers())) return some < draft.members.size();
+  return on && some == 0;
 }
 
 void User::judge_submit(SimRun& run, const Draft& draft, const Result<TaskRef>& result,
-                        bool all_live_before, uint64_t unregistered_before) {
+                        bool must_refuse, bool must_take) {
   const uint32_t task = run.tasks.back();
-  const bool all_live = std::all_of(draft.buffers.begin(), draft.buffers.end(),
-                                    [](const auto& buffer) { return buffer->live; });
+  const std::string_view kind = draft.task.is_group ? "group" : "task";
   if (result) {
     shared_.note(name_, EventKind::kSubmit, task, run.number);
-    if (draft.invalid || !all_live_before) {
+    if (must_refuse) {
       shared_.checks.fail(Verdict::kCorrectness,
-                          fmt::format("task {} was accepted although it must be refused", task));
+                          fmt::format("{} {} was accepted although it must be refused", kind, task));
     }
     if (result->run != run.record->id || result->task != run.tasks.size() - 1) {
-      shared_.checks.fail(Verdict::kCorrectness, fmt::format("task {} has a wrong name", task));
+      shared_.checks.fail(Verdict::kCorrectness,
+                          fmt::format("{} {} has a wrong name", kind, task));
     }
     return;
   }
   shared_.note(name_, EventKind::kRefused, task, static_cast<uint64_t>(result.error().code()));
-  shared_.oracle.withdraw_task();
-  level_.withdraw_task();
-  run.tasks.pop_back();
-  run.result_bytes.pop_back();
-  const bool expected = draft.invalid || !all_live ||
-                        shared_.log->count(EventKind::kUnregister) != unregistered_before;
-  if (!expected) {
-    shared_.checks.fail(Verdict::kCorrectness, fmt::format("task {} was refused without need: {}",
-                                                           task, result.error().to_string()));
+  if (must_take) {
+    shared_.checks.fail(Verdict::kCorrectness, fmt::format("{} {} was refused without need: {}",
+                                                           kind, task, result.error().to_string()));
   }
 }
 

@@ -15,11 +15,14 @@ namespace strata::sim {
 // What a seed is counted by.
 struct Features {
   bool overlapping_views = false;
+  bool group = false;
   bool scope = false;
   bool inout = false;
   bool second_run = false;
   bool cancel = false;
-  uint32_t count() const { return overlapping_views + scope + inout + second_run + cancel; }
+  uint32_t count() const {
+    return overlapping_views + group + scope + inout + second_run + cancel;
+  }
 };
 
 class User {
@@ -38,7 +41,7 @@ class User {
 
   // For set-up and the probes at the end.
   SimRun* begin_run();
-  void submit(SimRun& run, const Draft& draft);
+  void submit(SimRun& run, Draft draft);
   void end_run(SimRun& run, bool may_fail);
   void wait_run(SimRun& run, bool may_hurry);
   Level& level() { return level_; }
@@ -51,8 +54,16 @@ class User {
   void drop_scope();
   void wait_some_task(SimRun& run);
   void churn(SimRun* building);
-  void judge_submit(SimRun& run, const Draft& draft, const Result<TaskRef>& result,
-                    bool all_live_before, uint64_t unregistered_before);
+  std::optional<Draft> draw(SimRun& run);
+  std::vector<std::shared_ptr<SimBuffer>>& innermost();
+  bool give_storage(Draft& draft, std::vector<std::vector<Level::Storage>>* given);
+  void take_storage(Draft& draft, const std::vector<std::vector<Level::Storage>>& given);
+  Result<TaskRef> send(SimRun& run, const Draft& draft);
+  // What the engine must make of it, from what is up at this moment.
+  bool must_be_taken(const Draft& draft) const;
+  bool must_be_refused(const Draft& draft) const;
+  void judge_submit(SimRun& run, const Draft& draft, const Result<TaskRef>& result, bool must_refuse,
+                    bool must_take);
   void pause_a_little();
   bool chance(uint32_t in_thousand) { return prng_.chance(in_thousand, 1000); }
 
@@ -64,6 +75,7 @@ class User {
   std::vector<SimRun*> mine_;
   std::vector<std::vector<std::shared_ptr<SimBuffer>>> scopes_;  // temporaries, innermost last
   std::vector<uint64_t> scope_ids_;                              // the engine's names for them
+  std::vector<std::shared_ptr<SimBuffer>> run_storage_;          // of the run's own scope
 };
 
 }  // namespace strata::sim

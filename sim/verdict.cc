@@ -73,20 +73,58 @@ std::string judge_root(const SimRun& run, const std::vector<Outcome>& outcomes) 
   return {};
 }
 
-std::string judge_result(const SimRun& run, size_t number, Outcome outcome) {
-  const auto kept = run.record->results.find({static_cast<uint32_t>(number), 0});
-  const bool wanted = outcome == Outcome::kOk && run.result_bytes[number] > 0;
-  if (!wanted) return kept == run.record->results.end() ? "" : "a task has a result it never gave";
-  if (kept == run.record->results.end()) return "the result of a task is lost";
-  if (kept->second != result_of(run.tasks[number], run.result_bytes[number])) {
-    return "the result of a task has other bytes";
+// The results of a task, or of the members of a group that have succeeded.
+std::string judge_results(Shared& shared, const SimRun& run, size_t number, Outcome outcome) {
+  const Oracle::Task& task = shared.oracle.task(run.tasks[number]);
+  for (uint32_t part = 0; part < task.parts.size(); ++part) {
+    const auto kept = run.record->results.find({static_cast<uint32_t>(number), part});
+    const Checks::Name name{run.tasks[number], part};
+    const Checks::Started& started = shared.checks.started(name);
+    const uint32_t bytes = task.parts[part].result_bytes;
+    if (kept == run.record->results.end()) {
+      if (outcome == Outcome::kOk && bytes > 0) return "the result of a task is lost";
+      continue;
+    }
+    const bool may_give = outcome == Outcome::kOk || task.is_group;
+    if (!may_give || bytes == 0 || !started.ended || started.failed) {
+      return "a task has a result it never gave";
+    }
+    if (kept->second != result_of(name, bytes)) return "the result of a task has other bytes";
   }
   return {};
 }
 
+// Whether at some moment no worker was left for it, or too few.
+bool may_lack_worker(Level& level, uint32_t task) {
+  const Shared& shared = level.shared();
+  const PlaceRule& rule = shared.placement.rule(task);
+  const auto is_lost = [&](uint32_t worker) {
+    return level.core().worker_state(worker) == engine::Core::WorkerState::kLost;
+  };
+  uint32_t any = 0;
+  for (const int32_t worker : rule.workers) {
+    any += worker < 0;
+    if (worker >= 0 && is_lost(static_cast<uint32_t>(worker))) return true;
+  }
+  if (any == 0) return false;
+  for (uint32_t worker = 0; !rule.everywhere && worker < level.worker_count(); ++worker) {
+    if ((rule.callable_on >> worker & 1) != 0 && is_lost(worker)) return true;
+  }
+  return rule.everywhere && shared.fewest[rule.pool] < rule.workers.size();
+}
+
+// A task that no worker was left for says so.
+std::string judge_skip(Level& level, const SimRun& run, size_t number) {
+  if (run.cancelled || level.shared().oracle.must_be_skipped(run.tasks[number])) return {};
+  const auto error = run.record->errors.find(static_cast<uint32_t>(number));
+  if (error == run.record->errors.end() || error->second.code() == Code::kNoWorker) return {};
+  return fmt::format("task {} of run {} was skipped for no worker, and says: {}", number,
+                     run.number, error->second.to_string());
+}
+
 }  // namespace
 
-std::string judge_record(const SimRun& run, const std::vector<Outcome>& outcomes) {
+std::string judge_record(Shared& shared, const SimRun& run, const std::vector<Outcome>& outcomes) {
   const engine::RunRecord& record = *run.record;
   if (!record.done) return "it is not done";
   if (outcomes.size() != run.tasks.size()) return "it has another number of tasks";
@@ -101,7 +139,9 @@ std::string judge_record(const SimRun& run, const std::vector<Outcome>& outcomes
                        progress.submitted, progress.succeeded, progress.failed, progress.skipped);
   }
   for (size_t i = 0; i < outcomes.size(); ++i) {
-    if (std::string wrong = judge_result(run, i, outcomes[i]); !wrong.empty()) return wrong;
+    if (std::string wrong = judge_results(shared, run, i, outcomes[i]); !wrong.empty()) {
+      return wrong;
+    }
   }
   return judge_root(run, outcomes);
 }
@@ -109,20 +149,28 @@ std::string judge_record(const SimRun& run, const std::vector<Outcome>& outcomes
 void judge(Level& level) {
   Shared& shared = level.shared();
   std::vector<Oracle::Seen> seen(shared.oracle.task_count());
+  level.note_fewest();
   uint32_t lost = 0;
   for (const auto& run : level.runs()) {
     const std::vector<Outcome> outcomes = outcomes_of(*run);
-    if (std::string wrong = judge_record(*run, outcomes); !wrong.empty()) {
+    if (std::string wrong = judge_record(shared, *run, outcomes); !wrong.empty()) {
       shared.checks.fail(Verdict::kCorrectness, fmt::format("run {}: {}", run->number, wrong));
       return;
     }
     for (size_t i = 0; i < outcomes.size(); ++i) {
-      const Checks::Started& started = shared.checks.started(run->tasks[i]);
       lost += outcomes[i] == Outcome::kEndpointFailed;
       shared.faults.cancels += outcomes[i] == Outcome::kSkipped && run->cancelled;
-      seen[run->tasks[i]] = {outcomes[i],        started.starts, started.ended,
-                             started.input_hash, run->cancelled, shared.may_lack_worker,
-                             shared.deaths > 0};
+      const uint32_t task = run->tasks[i];
+      Oracle::Seen& one = seen[task];
+      one.outcome = outcomes[i];
+      for (uint32_t part = 0; part < shared.oracle.task(task).parts.size(); ++part) {
+        const Checks::Started& started = shared.checks.started({task, part});
+        one.parts.push_back(
+            {started.starts, started.ended, started.failed, started.died, started.input_hash});
+      }
+      one.may_cancel = run->cancelled;
+      one.may_lack_worker = may_lack_worker(level, task);
+      one.may_be_lost = shared.deaths > 0;
     }
   }
   // A child runs one task at a time.
@@ -139,6 +187,15 @@ void judge(Level& level) {
   if (const auto wrong = shared.oracle.judge(seen)) {
     shared.checks.fail(Verdict::kCorrectness, *wrong);
     return;
+  }
+  for (const auto& run : level.runs()) {
+    for (size_t i = 0; i < run->tasks.size(); ++i) {
+      if (seen[run->tasks[i]].outcome != Outcome::kSkipped) continue;
+      if (std::string wrong = judge_skip(level, *run, i); !wrong.empty()) {
+        shared.checks.fail(Verdict::kCorrectness, std::move(wrong));
+        return;
+      }
+    }
   }
   for (const auto& buffer : level.buffers()) {
     if (buffer->made.bytes > kUsedBytesMax) continue;

@@ -12,6 +12,6 @@ void judge(Level& level);
 
 // Of one run alone; the outcomes of its tasks are `outcomes`, in order of submission. Gives what is
 // wrong, or nothing.
-std::string judge_record(const SimRun& run, const std::vector<Outcome>& outcomes);
+std::string judge_record(Shared& shared, const SimRun& run, const std::vector<Outcome>& outcomes);
 
 }  // namespace strata::sim

@@ -136,7 +136,6 @@ void Core::step(base::Instant now, bool streaming) {
     pump_registry(now);
     check_control_deadlines(now);
   }
-  while (const auto group = sched_.take_failed_group()) stop_group(*group);
   // What has become ready first: the accounts are done while the children run.
   dispatch_ready();
   // What is skipped may end a run, and then the next one's tasks are to be handed out.
@@ -284,6 +283,7 @@ void Core::unbar_workers() {
 
 void Core::dispatch_ready() {
   while (const auto slot = sched_.next_stranded(workers_expected_)) strand(*slot);
+  while (const auto group = sched_.take_failed_group()) stop_group(*group);
   assign_all();
   take_back();
 }
@@ -479,6 +479,7 @@ std::string Core::task_where(const sched::Scheduler::Slot& slot, uint32_t worker
 uint32_t Core::add_cause(Error error) {
   return causes_.add(std::move(error), [this](auto&& visit) {
     sched_.poison().for_each_cause(visit);
+    sched_.for_each_group_cause(visit);
     for (const uint32_t slot : sched_.terminal()) visit(sched_.slot(slot).cause);
   });
 }

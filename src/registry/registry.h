@@ -105,9 +105,11 @@ class Registry {
   bool usable(EntryRef entry, uint32_t worker) const {
     return visible(entry) && pair(entries_[entry.index], worker) == Pair::kCommitted;
   }
-  // For every ready worker of the pool; true without any (tasks wait for the first).
+  // For every ready worker of the pool, and later ones get it too; true without any (tasks wait for
+  // the first).
   bool usable_on_all(EntryRef entry, uint32_t pool = 0) const {
-    return visible(entry) && entries_[entry.index].ready_count[pool] == ready_count_[pool];
+    return visible(entry) && entries_[entry.index].everywhere &&
+           entries_[entry.index].ready_count[pool] == ready_count_[pool];
   }
   // The ready workers of the pool that it is usable on, in rising order.
   std::vector<uint32_t> usable_workers(EntryRef entry, uint32_t pool) const;

@@ -128,7 +128,9 @@ void Scheduler::add_edge(uint32_t producer_index, uint32_t consumer_index, bool 
   Slot& consumer = slots_[consumer_index];
   if (producer.counted_by == consumer.order) return;
   producer.counted_by = consumer.order;
-  if (producer.state == SlotState::kQueued && producer.first_edge == kNone) {
+  // A group stands in no queue; each of its members is the last entry of its worker.
+  if (producer.state == SlotState::kQueued && producer.first_edge == kNone &&
+      producer.worker != kNone) {
     queues_.add_awaited(producer.worker);
   }
   const uint32_t edge = free_edge_;

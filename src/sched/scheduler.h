@@ -80,6 +80,13 @@ class Scheduler {
   }
   // The first failure of a member, so far.
   uint32_t group_cause(uint32_t slot) const { return groups_[slots_[slot].group].cause; }
+  // Causes that groups hold whose members have not all ended.
+  template <class Visit>
+  void for_each_group_cause(Visit&& visit) const {
+    for (const Group& group : groups_) {
+      if (group.unended > 0 && group.outcome != Outcome::kOk) visit(group.cause);
+    }
+  }
   // Which member a slot is, of those of its group.
   uint32_t member_number(uint32_t slot) const;
 
@@ -176,10 +183,18 @@ class Scheduler {
   template <class Asleep>
   uint32_t pick(uint32_t cls, bool wake, Asleep&& asleep);
   std::optional<Assignment> place_directed(Run& run, uint64_t before, bool wake);
+  struct Oldest {
+    uint64_t order = ~uint64_t{0};
+    uint32_t cls = kNone;
+  };
+  Oldest oldest_for(const Run& run, uint32_t worker) const;
+  Assignment give_oldest(Run& run, uint32_t worker, bool wake);
   std::optional<Assignment> next_launch(Run& run);
   // The order of the group that comes next, or none's: larger than all.
   uint64_t head_group_order(Run& run);
   bool reserve(Group& group);
+  // A held worker blocks younger work alone: an older task that it may take goes first.
+  std::optional<Assignment> older_for_held(Run& run, Group& group, uint64_t before);
   void unhold(uint32_t worker);
   void launch_head(Run& run);
   void give_back(Group& group);

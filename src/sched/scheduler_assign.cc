@@ -74,6 +74,36 @@ uint32_t Scheduler::pop_shared(Run& run, uint32_t cls) {
   return slot;
 }
 
+// What the worker may take, whether it has room or not; directed where it is of no class.
+Scheduler::Oldest Scheduler::oldest_for(const Run& run, uint32_t worker) const {
+  Oldest oldest;
+  if (worker < run.directed.size() && !run.directed[worker].empty()) {
+    oldest.order = run.directed[worker].front_order();
+  }
+  for (uint64_t bits = queues_.classes_of(worker) & run.shared_classes; bits != 0;
+       bits &= bits - 1) {
+    const auto cls = static_cast<uint32_t>(std::countr_zero(bits));
+    if (run.shared[cls].front_order() < oldest.order) oldest = {run.shared[cls].front_order(), cls};
+  }
+  return oldest;
+}
+
+// The worker has room and something to take: the oldest. A shared task goes to whoever takes it
+// best, if that one may not take an older one still.
+Assignment Scheduler::give_oldest(Run& run, uint32_t worker, bool wake) {
+  for (;;) {
+    const Oldest oldest = oldest_for(run, worker);
+    if (oldest.cls == kNone) {
+      --run.ready;
+      return Assignment{run.directed[worker].pop().slot, worker};
+    }
+    const uint32_t taker = queues_.pick(wake, oldest.cls);
+    // Where nobody is awake for it this worker is woken anyway, for its own.
+    if (taker == kNone || taker == worker) return Assignment{pop_shared(run, oldest.cls), worker};
+    worker = taker;
+  }
+}
+
 std::optional<Assignment> Scheduler::place_directed(Run& run, uint64_t before, bool wake) {
   for (size_t i = run.active.size(); i-- > 0;) {
     const uint32_t worker = run.active[i];
@@ -84,25 +114,7 @@ std::optional<Assignment> Scheduler::place_directed(Run& run, uint64_t before, b
       run.active.pop_back();
       continue;
     }
-    const uint64_t order = queue.front_order();
-    if (order >= before) continue;
-    // What it may take and was submitted before goes first, to whoever takes it best.
-    uint32_t older = kNone;
-    uint64_t oldest = order;
-    for (uint64_t bits = queues_.classes_of(worker) & run.shared_classes; bits != 0;
-         bits &= bits - 1) {
-      const auto cls = static_cast<uint32_t>(std::countr_zero(bits));
-      const uint64_t front = run.shared[cls].front_order();
-      if (front >= oldest) continue;
-      older = cls;
-      oldest = front;
-    }
-    if (older != kNone) {
-      const uint32_t taker = queues_.pick(wake, older);
-      if (taker != kNone) return Assignment{pop_shared(run, older), taker};
-    }
-    --run.ready;
-    return Assignment{queue.pop().slot, worker};
+    if (queue.front_order() < before) return give_oldest(run, worker, wake);
   }
   return std::nullopt;
 }
@@ -151,9 +163,10 @@ std::optional<uint32_t> Scheduler::next_stranded(bool expected) {
     --run.ready;
     return std::exchange(run.head_group, kNone);
   }
-  if (expected) return std::nullopt;
   for (uint64_t bits = run.shared_classes; bits != 0; bits &= bits - 1) {
     const auto cls = static_cast<uint32_t>(std::countr_zero(bits));
+    // None comes to a class that was made of some workers.
+    if (expected && cls < kPools) continue;
     if (queues_.open_count(cls) == 0) return pop_shared(run, cls);
   }
   return std::nullopt;

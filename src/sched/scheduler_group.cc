@@ -81,6 +81,13 @@ void Scheduler::free_group(uint32_t index) {
 // ---------------------------------------------------------------- reservation
 
 uint64_t Scheduler::head_group_order(Run& run) {
+  if (run.head_group != kNone && !run.groups.empty() &&
+      run.groups.front_order() < slots_[run.head_group].order) {
+    STRATA_MARK("sched: a group makes way for an older one");
+    give_back(groups_[slots_[run.head_group].group]);
+    run.groups.push({slots_[run.head_group].order, run.head_group});
+    run.head_group = kNone;
+  }
   if (run.head_group == kNone) run.head_group = run.groups.pop().slot;
   return slots_[run.head_group].order;
 }
@@ -128,6 +135,26 @@ bool Scheduler::reserve(Group& group) {
   return complete;
 }
 
+std::optional<Assignment> Scheduler::older_for_held(Run& run, Group& group, uint64_t before) {
+  uint32_t best = kNone;
+  const auto look = [&](uint32_t worker) {
+    if (!queues_.would_have_room(worker) || oldest_for(run, worker).order >= before) return;
+    if (best == kNone || queues_.length(worker) < queues_.length(best)) best = worker;
+  };
+  for (const uint32_t worker : group.reserved) look(worker);
+  for (size_t i = 0; i < group.wanted.size(); ++i) {
+    if (group.got[i]) look(group.wanted[i]);
+  }
+  if (best == kNone) return std::nullopt;
+  STRATA_MARK("sched: a group lends a worker to an older task");
+  std::erase(group.reserved, best);
+  for (size_t i = 0; i < group.wanted.size(); ++i) {
+    if (group.wanted[i] == best) group.got[i] = false;
+  }
+  unhold(best);
+  return give_oldest(run, best, false);
+}
+
 void Scheduler::launch_head(Run& run) {
   STRATA_MARK("sched: a group is launched");
   Group& group = groups_[slots_[run.head_group].group];
@@ -167,7 +194,8 @@ void Scheduler::give_back(Group& group) {
   }
 }
 
-// Whether open workers, or those that may yet come where they are `expected`, suffice.
+// Whether open workers, or those that may yet come where they are `expected`, suffice. None comes
+// to a class that was made of some workers.
 bool Scheduler::feasible(const Group& group, bool expected) const {
   size_t available = queues_.open_count(group.cls);
   for (const uint32_t worker : group.wanted) {
@@ -175,7 +203,7 @@ bool Scheduler::feasible(const Group& group, bool expected) const {
     if (queues_.is_closed(worker)) return false;
     if (queues_.is_open(worker) && queues_.is_in(worker, group.cls)) --available;
   }
-  return expected || available >= group.any;
+  return (expected && group.cls < kPools) || available >= group.any;
 }
 
 // ---------------------------------------------------------------- ends
@@ -205,12 +233,11 @@ void Scheduler::member_ended(uint32_t index, Outcome outcome, uint32_t cause) {
     group.cause = cause;
     if (failure) failed_groups_.push_back(own);
   }
-  if (--group.unended == 0) {
-    std::erase(failed_groups_, own);
-    // Released together: until then the group looks at all of them.
-    terminal_.insert(terminal_.end(), group.members.begin(), group.members.end());
-    settle(own, group.outcome, group.cause);
-  }
+  if (--group.unended > 0) return;
+  // Not before: the slots are named by their group as long as it lives.
+  terminal_.insert(terminal_.end(), group.members.begin(), group.members.end());
+  std::erase(failed_groups_, own);
+  settle(own, group.outcome, group.cause);
 }
 
 std::optional<uint32_t> Scheduler::take_failed_group() {

@@ -18,7 +18,10 @@ std::optional<Assignment> Scheduler::next_assignment(bool wake, Asleep&& asleep)
   if (run.head_group != kNone || !run.groups.empty()) [[unlikely]] {
     const uint64_t order = head_group_order(run);
     if (const auto older = place_single(run, order, wake, asleep)) return older;
-    if (reserve(groups_[slots_[run.head_group].group])) {
+    Group& group = groups_[slots_[run.head_group].group];
+    const bool complete = reserve(group);
+    if (const auto older = older_for_held(run, group, order)) return older;
+    if (complete) {
       launch_head(run);
       return next_assignment(wake, asleep);
     }

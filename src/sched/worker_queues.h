@@ -76,17 +76,20 @@ class WorkerQueues {
   uint64_t classes_of(uint32_t worker) const { return workers_[worker].classes; }
 
   // Who takes the next task; kNone where all queues are full (or all that are not are cold, and
-  // `wake` is false).
+  // `wake` is false; but where all are cold nobody else would ever take it).
   uint32_t pick(bool wake = true, uint32_t cls = 0) const {
     const Class& c = classes_[cls];
     if ((c.occupied & 1) != 0) return c.heads[0];
-    if (wake && c.heads[kCold] != kNone) return c.heads[kCold];
+    if (wake || c.occupied == uint64_t{1} << kCold) {
+      if (c.heads[kCold] != kNone) return c.heads[kCold];
+    }
     const uint64_t lengths = c.occupied & ((uint64_t{1} << depth_) - 1);
     return lengths == 0 ? kNone : c.heads[std::countr_zero(lengths)];
   }
-  // May take one more: what pick() would say of it alone.
-  bool has_room(uint32_t worker) const {
-    return listed(workers_[worker]) && workers_[worker].length < depth_;
+  // May take one more: what pick() would say of it alone, or would say were it not held.
+  bool has_room(uint32_t worker) const { return !is_held(worker) && would_have_room(worker); }
+  bool would_have_room(uint32_t worker) const {
+    return workers_[worker].open && !workers_[worker].barred && workers_[worker].length < depth_;
   }
 
   // The empty worker that is thought awake and would be picked; kNone where there is none.
@@ -97,11 +100,7 @@ class WorkerQueues {
     return c.heads[0] != kNone ? c.heads[0] : c.heads[kCold];
   }
   // The shortest queue, however long.
-  uint32_t shortest(uint32_t cls) const {
-    const uint64_t lengths = classes_[cls].occupied & ~(uint64_t{1} << kCold);
-    if (lengths == 0) return classes_[cls].heads[kCold];
-    return classes_[cls].heads[std::countr_zero(lengths)];
-  }
+  uint32_t shortest(uint32_t cls) const;
   bool any_awake_empty() const;
   // An empty worker was found asleep. It is cold until it is given a task.
   void chill(uint32_t worker) {

@@ -31,6 +31,12 @@ inline void WorkerQueues::drop_class(uint32_t cls) {
   classes_[cls].used = false;
 }
 
+inline uint32_t WorkerQueues::shortest(uint32_t cls) const {
+  const uint64_t lengths = classes_[cls].occupied & ~(uint64_t{1} << kCold);
+  if (lengths == 0) return classes_[cls].heads[kCold];
+  return classes_[cls].heads[std::countr_zero(lengths)];
+}
+
 inline bool WorkerQueues::any_awake_empty() const {
   for (const Class& c : classes_) {
     if ((c.occupied & 1) != 0) return true;

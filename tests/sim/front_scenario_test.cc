@@ -2,89 +2,10 @@
 // can be. A scenario runs under many orders of its threads; without its fix some of them hang.
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <memory>
-#include <optional>
-
-#include "sim/draft.h"
-#include "sim/stage.h"
-#include "sim/task_code.h"
+#include "scene.h"
 
 namespace strata::sim {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kOrders = 20;
-#else
-constexpr uint64_t kOrders = 200;
-#endif
-
-// A Worker without faults, whose threads the order decides.
-Options quiet(uint64_t order, uint32_t workers, uint32_t inline_workers = 0) {
-  Options options;
-  options.seed = order;
-  options.workers = workers;
-  options.inline_workers = inline_workers;
-  options.slots = 32;
-  options.spin_looks = 2;
-  options.watch_ns = 20'000;
-  options.steps_max = 400'000;
-  return options;
-}
-
-class Scene {
- public:
-  explicit Scene(const Options& options) : stage(options, false) {}
-
-  // `script` runs first; then everything is closed. All of it must come to an end.
-  void play(const std::function<void()>& script, bool close = true) {
-    stage.spawn("script", [this, script, close] {
-      stage.level().add_first_workers();
-      if (stage.shared().options.inline_workers > 0) stage.level().expect_no_more();
-      script();
-      if (close) finish();
-    });
-    stage.run();
-    const Checks& checks = stage.shared().checks;
-    EXPECT_EQ(checks.verdict(), Verdict::kOk)
-        << describe(stage.shared().options) << checks.what() << "\n"
-        << stage.log().last();
-  }
-  void finish() {
-    while (!level().callables().empty()) {
-      level().unregister_callable(*level().callables().back());
-    }
-    wait([](engine::Core& core) { return core.idle(); });
-    stage.close();
-  }
-  void wait(const std::function<bool(engine::Core&)>& ready) {
-    level().front().wait("a scenario", base::Instant::never(), ready);
-  }
-  void wait_workers() {
-    wait([this](engine::Core&) { return level().all_workers_settled(); });
-  }
-  void submit(engine::RunRecord& run, uint64_t ns, const SimBuffer* buffer = nullptr,
-              TensorArgType tag = INPUT) {
-    TaskOrders orders;
-    orders.task = next_task++;
-    orders.ns = ns;
-    TaskArgs args;
-    for (const uint64_t scalar : orders.encode()) args.add_scalar(scalar);
-    if (buffer != nullptr) args.add_tensor(whole_of(*buffer), tag);
-    const auto submitted =
-        level().front().submit(run, {level().callables().front()->ref, {}, CallConfig{}}, args);
-    EXPECT_TRUE(submitted.ok()) << submitted.error().to_string();
-  }
-  std::shared_ptr<engine::RunRecord> open() { return level().front().open_run().value(); }
-  void seal(engine::RunRecord& run) { level().front().seal_run(run, std::nullopt); }
-  Result<void> join(engine::RunRecord& run) {
-    return level().front().wait_run(run, base::Instant::never());
-  }
-  Level& level() { return stage.level(); }
-
-  Stage stage;
-  uint32_t next_task = 0;
-};
 
 TEST(FrontScenario, AStepAmongInlineTasksWakesOtherWorkersToo) {
   for (uint64_t order = 1; order <= kOrders; ++order) {
@@ -162,7 +83,7 @@ TEST(FrontScenario, StopEndsTheEngineThreadThatLeads) {
           scene.submit(*run, 200'000);
           scene.seal(*run);
           // By now the engine thread leads; its last task ends around the stop.
-          while (!scene.stage.shared().checks.started(0).ended) scene.stage.scheduler().yield();
+          while (!scene.stage.shared().checks.started({0, 0}).ended) scene.stage.scheduler().yield();
           for (uint64_t i = 0; i < order % 40; ++i) scene.stage.scheduler().yield();
           scene.level().front().stop();
           scene.stage.linger(base::Duration::from_ms(2));
@@ -188,6 +109,33 @@ TEST(FrontScenario, AnInlineWorkerThatRefusesWhatIsRegisteredIsLostNotKilled) {
       const Result<void> waited = scene.join(*run);
       ASSERT_FALSE(waited.ok());
       EXPECT_EQ(waited.error().code(), Code::kNoWorker);
+    });
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(FrontScenario, ASleepingPoolIsWokenWhileAnotherThreadLeadsAndTheOtherPoolIsIdle) {
+  for (uint64_t order = 1; order <= kOrders / 4; ++order) {
+    Options options = quiet(order, 2);
+    options.next_workers = 1;
+    Scene scene(options);
+    scene.play([&] {
+      scene.wait_workers();
+      ASSERT_TRUE(scene.level().register_callable(0));
+      bool over = false;
+      bool left = false;
+      scene.stage.spawn("leader", [&] {
+        scene.wait([&](engine::Core&) { return over; });
+        left = true;
+      });
+      scene.stage.linger(base::Duration::from_ms(1));  // the leader and both children sleep
+      const auto run = scene.open();
+      scene.submit(*run, 5'000, nullptr, INPUT, {engine::Pool::kSub, -1});
+      scene.seal(*run);
+      EXPECT_TRUE(scene.join(*run).ok());
+      over = true;
+      scene.level().front().call([](engine::Core& core) { core.note(); });
+      while (!left) scene.stage.linger(base::Duration::from_us(50));
     });
     if (testing::Test::HasFailure()) return;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <optional>
 
 #include "sim/strided.h"
 
@@ -28,34 +29,56 @@ Oracle::Access out(uint32_t buffer, uint64_t begin, uint64_t end) {
 // Buffers, tasks as a right engine would run them, and what the oracle says of it.
 class OracleTest : public testing::Test {
  protected:
-  OracleTest() : a(add(16)), b(add(16)) {}
+  OracleTest() : a(add_buffer(16)), b(add_buffer(16)) {}
 
-  uint32_t add(size_t bytes) {
+  uint32_t add_buffer(size_t bytes) {
     memory.emplace_back(bytes);
     return oracle.add_buffer(bytes, true);
   }
   // Adds a task and runs it if `outcome` says so.
   uint32_t task(Outcome outcome, std::vector<Oracle::Access> accesses, bool will_fail = false) {
-    const uint32_t id = oracle.add_task({0, will_fail, false, std::move(accesses)});
+    return add({0, {{will_fail, false, 0, std::move(accesses)}}, false}, outcome);
+  }
+  // Adds a group, likewise.
+  uint32_t group(Outcome outcome, std::vector<std::vector<Oracle::Access>> members,
+                 std::optional<size_t> fails = {}) {
+    Oracle::Task one{0, {}, true};
+    for (size_t i = 0; i < members.size(); ++i) {
+      one.parts.push_back({fails == i, false, 0, std::move(members[i])});
+    }
+    return add(std::move(one), outcome);
+  }
+  uint32_t add(Oracle::Task task, Outcome outcome) {
+    const uint32_t id = oracle.add_task(std::move(task));
     Oracle::Seen& one = seen.emplace_back();
     one.outcome = outcome;
     one.may_be_lost = true;
-    if (outcome != kOk && outcome != kFailed) return id;
-    one.starts = 1;
-    one.ended = true;
-    one.input_hash = Oracle::input_start(id);
-    for (const Oracle::Access& access : oracle.task(id).accesses) {
-      if (!access.reads) continue;
-      visit(access, [&](uint8_t& byte, uint64_t) { one.input_hash = mix(one.input_hash, byte); });
-    }
-    if (outcome == kFailed) return id;
-    for (size_t i = 0; i < oracle.task(id).accesses.size(); ++i) {
-      if (!oracle.task(id).accesses[i].writes) continue;
-      visit(oracle.task(id).accesses[i], [&](uint8_t& byte, uint64_t ordinal) {
-        byte = written_byte(one.input_hash, i, ordinal);
-      });
+    for (uint32_t p = 0; p < oracle.task(id).parts.size(); ++p) {
+      one.parts.push_back(run(id, p, outcome == kOk || outcome == kFailed));
     }
     return id;
+  }
+  Oracle::SeenPart run(uint32_t id, uint32_t number, bool runs) {
+    Oracle::SeenPart seen_part;
+    if (!runs) return seen_part;
+    const Oracle::Part& part = oracle.task(id).parts[number];
+    seen_part.starts = 1;
+    seen_part.ended = true;
+    seen_part.failed = part.will_fail;
+    seen_part.input_hash = Oracle::input_start(id, number);
+    for (const Oracle::Access& access : part.accesses) {
+      if (!access.reads) continue;
+      visit(access, [&](uint8_t& byte, uint64_t) {
+        seen_part.input_hash = mix(seen_part.input_hash, byte);
+      });
+    }
+    for (size_t i = 0; i < part.accesses.size() && !part.will_fail; ++i) {
+      if (!part.accesses[i].writes) continue;
+      visit(part.accesses[i], [&](uint8_t& byte, uint64_t ordinal) {
+        byte = written_byte(seen_part.input_hash, i, ordinal);
+      });
+    }
+    return seen_part;
   }
   std::string judge() { return oracle.judge(seen).value_or(""); }
   std::string content(uint32_t buffer) {
@@ -90,7 +113,7 @@ TEST_F(OracleTest, AcceptsAChainThatRanInOrder) {
 TEST_F(OracleTest, SeesATaskThatReadOtherBytes) {
   task(kOk, {out(a, 0, 16)});
   task(kOk, {in(a, 0, 16), out(b, 0, 16)});
-  seen[1].input_hash ^= 1;
+  seen[1].parts[0].input_hash ^= 1;
   EXPECT_NE(judge().find("other bytes"), std::string::npos) << judge();
 }
 
@@ -117,7 +140,7 @@ TEST_F(OracleTest, ASkipNeedsAReason) {
   EXPECT_NE(judge().find("there was a worker"), std::string::npos) << judge();
   seen[0].may_cancel = true;
   EXPECT_EQ(judge(), "");
-  seen[0].starts = 1;
+  seen[0].parts = {{1, true, false, false, 0}};
   EXPECT_NE(judge().find("its code was started"), std::string::npos) << judge();
 }
 
@@ -162,21 +185,60 @@ TEST_F(OracleTest, PoisonThatComesAfterAClearStays) {
 
 TEST_F(OracleTest, ATaskMayNotStartTwiceNorFailWithoutReason) {
   task(kOk, {out(a, 0, 16)});
-  seen[0].starts = 2;
+  Oracle::SeenPart& part = seen[0].parts[0];
+  part.starts = 2;
   EXPECT_NE(judge().find("more than once"), std::string::npos);
-  seen[0].starts = 1;
-  seen[0].outcome = kFailed;
+  part.starts = 1;
+  part.failed = true;
   EXPECT_NE(judge().find("does not fail"), std::string::npos);
+  part.failed = false;
+  seen[0].outcome = kFailed;
+  EXPECT_NE(judge().find("did not fail"), std::string::npos);
   seen[0].outcome = kLost;
   seen[0].may_be_lost = false;
   EXPECT_NE(judge().find("no worker was lost"), std::string::npos);
   seen[0].outcome = Outcome::kLive;
   EXPECT_NE(judge().find("no outcome"), std::string::npos);
+  seen[0].outcome = kOk;
+  part.ended = false;
+  EXPECT_NE(judge().find("left behind"), std::string::npos);
+  part.died = true;
+  EXPECT_NE(judge().find("lost with its worker"), std::string::npos);
+}
+
+TEST_F(OracleTest, AGroupIsOneTaskOfWhichEachMemberReadsAndWritesItsOwn) {
+  task(kOk, {out(a, 0, 16)});
+  group(kOk, {{in(a, 0, 16), out(b, 0, 8)}, {in(a, 0, 16), out(b, 8, 16)}});
+  task(kOk, {in(b, 0, 16), out(a, 0, 4)});
+  EXPECT_EQ(judge(), "");
+  EXPECT_EQ(content(a) + content(b), "");
+  seen[1].parts[1].input_hash ^= 1;
+  EXPECT_NE(judge().find("part 1 has read other bytes"), std::string::npos) << judge();
+  seen[1].parts[1] = {};
+  EXPECT_NE(judge().find("part 1 was never started"), std::string::npos) << judge();
+}
+
+TEST_F(OracleTest, AFailedMemberLeavesUnwrittenWhatAllOfThemWrite) {
+  group(kFailed, {{out(a, 0, 8)}, {out(a, 8, 16)}}, 0);
+  task(kSkipped, {in(a, 8, 9)});
+  EXPECT_EQ(judge(), "");
+  seen[0].outcome = kSkipped;
+  EXPECT_NE(judge().find("its code was started"), std::string::npos) << judge();
+  seen[0].outcome = kOk;
+  EXPECT_NE(judge().find("the code of part 0 fails"), std::string::npos) << judge();
+}
+
+TEST_F(OracleTest, AGroupMaySkipTheMembersThatHaveNotStartedWhenOneFails) {
+  group(kFailed, {{out(a, 0, 8)}, {out(a, 8, 16)}}, 1);
+  seen[0].parts[0] = {};
+  EXPECT_EQ(judge(), "");
+  seen[0].parts[0].starts = 1;  // and never came to its end
+  EXPECT_NE(judge().find("left behind"), std::string::npos) << judge();
 }
 
 TEST_F(OracleTest, ATaskThatWasToldToFailMayNotSucceed) {
   task(kOk, {out(a, 0, 16)}, true);
-  EXPECT_NE(judge().find("its code fails"), std::string::npos) << judge();
+  EXPECT_NE(judge().find("the code of part 0 fails"), std::string::npos) << judge();
 }
 
 TEST(StridedBytes, AreVisitedInTheOrderOfTheElements) {
