@@ -148,9 +148,8 @@ void add_access(Draft& draft, size_t part, const std::shared_ptr<SimBuffer>& buf
 
 // The oracle's buffer is known once it is there.
 void add_storage(Draft& draft, size_t part, base::Prng& prng, uint64_t bytes) {
-  const Tensor view = prng.chance(1, 2)
-                          ? Tensor::without_storage(DType::kU8, {bytes / 16, 16})
-                          : Tensor::without_storage(DType::kF32, {bytes / 4});
+  const Tensor view = prng.chance(1, 2) ? Tensor::without_storage(DType::kU8, {bytes / 16, 16})
+                                        : Tensor::without_storage(DType::kF32, {bytes / 4});
   draft.members[part].add_tensor(view, OUTPUT);
   draft.wants_storage = true;
   draft.task.parts[part].accesses.push_back(access_of(kNoBuffer, view, OUTPUT));

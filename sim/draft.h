@@ -1,5 +1,5 @@
-// Draft: one task or group as it will be submitted, drawn from a seed: arguments for the engine and the same
-// in the oracle's words. One thread.
+// Draft: one task or group as it will be submitted, drawn from a seed: arguments for the engine and
+// the same in the oracle's words. One thread.
 #pragma once
 
 #include <memory>

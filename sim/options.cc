@@ -198,9 +198,9 @@ std::string describe(const Options& o) {
       "          buffer_churn {} callable_churn {} build_error {} bad_submit {} big_result {} "
       "big_args {}\n",
       o.buffer_churn, o.callable_churn, o.build_error, o.bad_submit, o.big_result, o.big_args);
-  out += fmt::format(
-      "  places  directed {} group {} of {} directed_member {} listed {} storage {}\n", o.directed,
-      o.group, o.group_max, o.directed_member, o.listed, o.storage);
+  out +=
+      fmt::format("  places  directed {} group {} of {} directed_member {} listed {} storage {}\n",
+                  o.directed, o.group, o.group_max, o.directed_member, o.listed, o.storage);
   out += fmt::format(
       "  faults  fail_task {} long_task {} kills {} kill_all {} gap {} ns pauses {} of {} ns slow "
       "{} slow_control {} refuse prepare {} commit {} undo {} spurious {} doubled {}\n",

@@ -64,12 +64,12 @@ struct Options {
   uint32_t bad_submit = 10;  // that must be refused
   uint32_t big_result = 0;
   uint32_t big_args = 0;
-  uint32_t directed = 0;        // to one worker
-  uint32_t group = 0;           // of tasks
-  uint32_t group_max = 4;       // members, where there are as many workers
+  uint32_t directed = 0;   // to one worker
+  uint32_t group = 0;      // of tasks
+  uint32_t group_max = 4;  // members, where there are as many workers
   uint32_t directed_member = 0;
-  uint32_t listed = 0;          // callables that only some workers have
-  uint32_t storage = 0;         // OUTPUTs without storage
+  uint32_t listed = 0;   // callables that only some workers have
+  uint32_t storage = 0;  // OUTPUTs without storage
 
   // Faults.
   uint32_t fail_task = 0;

@@ -176,8 +176,7 @@ void Placement::on_dispatch(uint32_t worker, Name name) {
   task.at[name.part] = static_cast<int32_t>(worker);
   task.launched = true;
   workers_[worker].queue.push_back({name, 0});
-  const bool all =
-      std::all_of(task.at.begin(), task.at.end(), [](int32_t at) { return at >= 0; });
+  const bool all = std::all_of(task.at.begin(), task.at.end(), [](int32_t at) { return at >= 0; });
   if (task.is_group && all && !task.was_refused) check_group_order(name.task);
 }
 

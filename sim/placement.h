@@ -105,7 +105,7 @@ class Placement {
   bool sees_all_ = true;  // no worker is inline
   std::vector<Worker> workers_;
   std::vector<Task> tasks_;
-  std::vector<uint32_t> live_;     // rising
+  std::vector<uint32_t> live_;    // rising
   std::vector<bool> may_be_bad_;  // by buffer: a task that writes it did not succeed
 };
 

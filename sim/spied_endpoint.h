@@ -23,8 +23,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
 
   std::optional<uint64_t> dispatch(const mailbox::TaskPost& post,
                                    std::span<const std::byte> args) override {
-    const Result<void> decoded =
-        decoder_.decode(args, [this](uint32_t) { return heap_; });
+    const Result<void> decoded = decoder_.decode(args, [this](uint32_t) { return heap_; });
     STRATA_CHECK(decoded.ok());
     const Checks::Name name = TaskOrders::decode(decoder_.scalars()).name();
     placement_.on_dispatch(worker_, name);

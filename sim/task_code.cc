@@ -124,16 +124,14 @@ TaskCode::End TaskCode::run(std::span<const std::byte> args,
     stopped = orders.heeds_cancel && cancelled();
   }
   if (read_inputs(orders.name()) != hash) {
-    shared_->checks.fail(
-        Verdict::kCorrectness,
-        fmt::format("the inputs of {} changed while it ran", name_of(orders.name())));
+    shared_->checks.fail(Verdict::kCorrectness, fmt::format("the inputs of {} changed while it ran",
+                                                            name_of(orders.name())));
   }
   const bool fails = orders.fails || stopped;
   write_outputs(hash, fails);
   if (!fails && !outputs_stand(hash)) {
-    shared_->checks.fail(
-        Verdict::kCorrectness,
-        fmt::format("an output of {} changed while it ran", name_of(orders.name())));
+    shared_->checks.fail(Verdict::kCorrectness, fmt::format("an output of {} changed while it ran",
+                                                            name_of(orders.name())));
   }
   shared_->checks.on_end(worker_, orders.name(), hash, fails);
   shared_->placement.on_end(worker_, orders.name());

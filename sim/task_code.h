@@ -31,7 +31,8 @@ struct TaskOrders {
   uint64_t ns = 0;
   uint32_t result_bytes = 0;
   std::array<uint64_t, kScalars> encode() const {
-    return {task | uint64_t{part} << 32, uint64_t{fails} | uint64_t{heeds_cancel} << 1, ns, result_bytes};
+    return {task | uint64_t{part} << 32, uint64_t{fails} | uint64_t{heeds_cancel} << 1, ns,
+            result_bytes};
   }
   static TaskOrders decode(std::span<const uint64_t> scalars) {
     return {static_cast<uint32_t>(scalars[0]),

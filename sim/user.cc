@@ -110,8 +110,7 @@ std::optional<Draft> User::draw(SimRun& run) {
     level_.register_callable(static_cast<uint32_t>(prng_.below(options.callables)));
     return std::nullopt;
   }
-  const Target target =
-      draw_target(prng_, level_, callables[prng_.below(callables.size())]);
+  const Target target = draw_target(prng_, level_, callables[prng_.below(callables.size())]);
   const uint32_t task = static_cast<uint32_t>(shared_.oracle.task_count());
   uint64_t most = std::min<uint64_t>(options.group_max, target.up.size());
   // More than there are, where no other is to come: must be refused.
@@ -199,9 +198,8 @@ Result<TaskRef> User::send(SimRun& run, const Draft& draft) {
 void User::submit(SimRun& run, Draft draft) {
   if (draft.callable == nullptr) {  // a probe
     const auto& callables = level_.callables();
-    const auto everywhere = std::find_if(callables.begin(), callables.end(), [](const auto& one) {
-      return one->workers.empty();
-    });
+    const auto everywhere = std::find_if(callables.begin(), callables.end(),
+                                         [](const auto& one) { return one->workers.empty(); });
     if (everywhere == callables.end()) {
       level_.register_callable(0);
       return;
@@ -288,12 +286,12 @@ void User::judge_submit(SimRun& run, const Draft& draft, const Result<TaskRef>& 
   if (result) {
     shared_.note(name_, EventKind::kSubmit, task, run.number);
     if (must_refuse) {
-      shared_.checks.fail(Verdict::kCorrectness,
-                          fmt::format("{} {} was accepted although it must be refused", kind, task));
+      shared_.checks.fail(
+          Verdict::kCorrectness,
+          fmt::format("{} {} was accepted although it must be refused", kind, task));
     }
     if (result->run != run.record->id || result->task != run.tasks.size() - 1) {
-      shared_.checks.fail(Verdict::kCorrectness,
-                          fmt::format("{} {} has a wrong name", kind, task));
+      shared_.checks.fail(Verdict::kCorrectness, fmt::format("{} {} has a wrong name", kind, task));
     }
     return;
   }

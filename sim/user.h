@@ -20,9 +20,7 @@ struct Features {
   bool inout = false;
   bool second_run = false;
   bool cancel = false;
-  uint32_t count() const {
-    return overlapping_views + group + scope + inout + second_run + cancel;
-  }
+  uint32_t count() const { return overlapping_views + group + scope + inout + second_run + cancel; }
 };
 
 class User {
@@ -62,8 +60,8 @@ class User {
   // What the engine must make of it, from what is up at this moment.
   bool must_be_taken(const Draft& draft) const;
   bool must_be_refused(const Draft& draft) const;
-  void judge_submit(SimRun& run, const Draft& draft, const Result<TaskRef>& result, bool must_refuse,
-                    bool must_take);
+  void judge_submit(SimRun& run, const Draft& draft, const Result<TaskRef>& result,
+                    bool must_refuse, bool must_take);
   void pause_a_little();
   bool chance(uint32_t in_thousand) { return prng_.chance(in_thousand, 1000); }
 

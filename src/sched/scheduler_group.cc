@@ -103,7 +103,7 @@ void Scheduler::unhold(uint32_t worker) {
 bool Scheduler::reserve(Group& group) {
   bool complete = true;
   const auto idle = [&](uint32_t worker) {
-    return queues_.length(worker) == 0 || base::fault() == 11;
+    return (queues_.length(worker) == 0 && !queues_.is_barred(worker)) || base::fault() == 11;
   };
   for (size_t i = 0; i < group.wanted.size(); ++i) {
     const uint32_t worker = group.wanted[i];

@@ -256,7 +256,8 @@ class World {
       ASSERT_TRUE(other.terminal || other.run >= task.run) << "an earlier run is not done";
       if (!is_ready(other)) continue;
       if (!other.is_group) {
-        ASSERT_FALSE(may_take(other, 0, worker)) << "the oldest goes first";
+        ASSERT_FALSE(may_take(other, 0, worker))
+            << "the oldest goes first: task " << older << " before " << number;
       } else if (task.is_group && other.cls == task.cls) {
         ASSERT_FALSE(could_start(other, task)) << "the oldest group goes first";
       }
@@ -434,7 +435,7 @@ class World {
   base::Prng prng_;
   Scheduler scheduler_;
   bool expected_ = true;
-  std::vector<uint32_t> pools_;                    // by worker
+  std::vector<uint32_t> pools_;                     // by worker
   std::map<uint32_t, std::set<uint32_t>> classes_;  // made ones
   std::vector<Task> tasks_;
   std::map<uint32_t, Name> by_slot_;  // of live slots
@@ -464,7 +465,7 @@ TEST(SchedulerPlacesRandom, PlacesOrderAndEndsAgreeWithAModelThatKeepsEverything
     stranded += world.stranded();
   }
   EXPECT_GT(launched, 1000u);
-  EXPECT_GT(failed, 1000u);
+  EXPECT_GT(failed, 500u);
   EXPECT_GT(stranded, 100u);
 }
 

@@ -137,7 +137,7 @@ TEST(Places, AWorkerThatAGroupHoldsStillTakesAnOlderDirectedTask) {
   EXPECT_EQ(rig.scheduler.slot(older).worker, 0u);
   rig.end(older);
   EXPECT_EQ(rig.dispatch().size(), 2u);
-  EXPECT_EQ(rig.state(group), SlotState::kQueued);
+  EXPECT_EQ(rig.state(group), SlotState::kLaunched);
 }
 
 TEST(Places, AnOlderSharedTaskGoesBeforeAGroupThatHoldsAllWorkers) {
@@ -167,11 +167,11 @@ TEST(Places, AGroupThatReservesMakesWayForAnOlderOneThatBecomesReady) {
   EXPECT_TRUE(rig.dispatch().empty());
   rig.end(writer);
   EXPECT_EQ(rig.dispatch().size(), 2u);
-  EXPECT_EQ(rig.state(older), SlotState::kQueued);
+  EXPECT_EQ(rig.state(older), SlotState::kLaunched);
   EXPECT_EQ(rig.state(younger), SlotState::kReady);
   for (size_t i = 0; i < 2; ++i) rig.end(rig.scheduler.member_slot(older, i));
   EXPECT_EQ(rig.dispatch().size(), 2u);
-  EXPECT_EQ(rig.state(younger), SlotState::kQueued);
+  EXPECT_EQ(rig.state(younger), SlotState::kLaunched);
 }
 
 // ---------------------------------------------------------------- nobody is left

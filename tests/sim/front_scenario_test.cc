@@ -83,7 +83,8 @@ TEST(FrontScenario, StopEndsTheEngineThreadThatLeads) {
           scene.submit(*run, 200'000);
           scene.seal(*run);
           // By now the engine thread leads; its last task ends around the stop.
-          while (!scene.stage.shared().checks.started({0, 0}).ended) scene.stage.scheduler().yield();
+          while (!scene.stage.shared().checks.started({0, 0}).ended)
+            scene.stage.scheduler().yield();
           for (uint64_t i = 0; i < order % 40; ++i) scene.stage.scheduler().yield();
           scene.level().front().stop();
           scene.stage.linger(base::Duration::from_ms(2));
