@@ -41,10 +41,10 @@ struct Tensor {
     for (const uint64_t n : shape) {
       if (d < kRankMax) tensor.shape[d++] = n;
     }
-    int64_t stride = 1;
+    uint64_t stride = 1;  // may overflow: a submit refuses such a shape
     while (d-- > 0) {
-      tensor.stride[d] = stride;
-      stride *= static_cast<int64_t>(tensor.shape[d]);
+      tensor.stride[d] = static_cast<int64_t>(stride);
+      stride *= tensor.shape[d];
     }
     return tensor;
   }
