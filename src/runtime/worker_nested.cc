@@ -47,9 +47,10 @@ std::vector<model::MappedSegment> WorkerCore::segments() const {
   return out;
 }
 
-// Each Worker below has the same share as this one has with its helper processes.
+// Workers below share all permits: their waits are short ones, and a wait of this Worker lasts as
+// long as what it has given them. What does not divide stays here.
 int WorkerCore::permits_below() const {
-  return place_.permits / static_cast<int>(worker_count() + 1);
+  return place_.permits / std::max(1, static_cast<int>(worker_count()));
 }
 
 // Workers come first, the helper processes after them.

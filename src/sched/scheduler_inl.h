@@ -49,7 +49,11 @@ std::optional<Assignment> Scheduler::place_single(Run& run, uint64_t before, boo
     }
     if (oldest == kNone) return std::nullopt;
     const uint32_t worker = pick(oldest, wake, asleep);
-    if (worker != kNone) return Assignment{pop_shared(run, oldest), worker};
+    if (worker != kNone && left == run.shared_classes) {
+      return Assignment{pop_shared(run, oldest), worker};
+    }
+    // No awake worker has room for what is older; this one may be of its class too, and asleep.
+    if (worker != kNone) return give_oldest(run, worker, wake);
     left &= ~(uint64_t{1} << oldest);
   }
   return std::nullopt;
