@@ -4,14 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <exception>
 
 #include "base/bytes.h"
-#include "base/text.h"
 #include "engine/core.h"
 #include "os/build_id.h"
-#include "os/clock.h"
 
 namespace strata::runtime {
 namespace {
@@ -23,7 +20,7 @@ Error at_call(Code code, std::string text) {
 }  // namespace
 
 Executor::Executor(std::vector<model::MappedSegment> segments, std::string path, InnerWorker* inner)
-    : segments_(std::move(segments)), path_(std::move(path)), inner_(inner) {}
+    : segments_(std::move(segments)), frame_(std::move(path)), inner_(inner) {}
 
 uint32_t Executor::control(uint32_t command, std::span<const std::byte> request,
                            std::string* text) {
@@ -77,7 +74,7 @@ Result<void> Executor::prepare(Entry& entry, registry::EntryRef ref,
   if (decoded.inner) {
     if (inner_ == nullptr) {
       return at_call(Code::kUnsupported,
-                     fmt::format("{} is no Worker: it has no inner callables", path_));
+                     fmt::format("{} is no Worker: it has no inner callables", frame_.path()));
     }
     // Before the try: an ABORT must find what a failed one has left.
     entry = {ref.generation, nullptr, false, true, decoded.name};
@@ -94,8 +91,8 @@ Result<strata_entry> Executor::resolve(const registry::PreparePayload& payload) 
   }
   const auto* const local = std::get_if<model::LocalFunctionDescriptor>(&payload.descriptor);
   if (local == nullptr) {
-    return at_call(Code::kUnsupported,
-                   fmt::format("'{}' is a chip callable, and {} is no chip", payload.name, path_));
+    return at_call(Code::kUnsupported, fmt::format("'{}' is a chip callable, and {} is no chip",
+                                                   payload.name, frame_.path()));
   }
   STRATA_ASSIGN(const void* const address, os::code_at(local->build_id, local->offset));
   return reinterpret_cast<strata_entry>(const_cast<void*>(address));
@@ -154,97 +151,47 @@ Result<strata_entry> Executor::resolve_native(const registry::PreparePayload& pa
 
 void Executor::run(const mailbox::TaskPost& post, std::span<const std::byte> args,
                    Cancelled cancelled, mailbox::TaskOutcome* outcome) {
-  result_.clear();
-  error_.clear();
+  frame_.clear();
   *outcome = {};
-  const auto fail = [&](std::string text) {
-    error_ = std::move(text);
-    outcome->outcome = mailbox::Outcome::kTaskFailed;
-    outcome->code = -1;
-    outcome->text = std::as_bytes(std::span(error_));
-  };
   if (post.callable >= entries_.size() || !entries_[post.callable].committed ||
       entries_[post.callable].inner) {
-    fail(fmt::format("callable {} is not registered in {}", post.callable, path_));
+    frame_.fail(-1,
+                fmt::format("callable {} is not registered in {}", post.callable, frame_.path()),
+                outcome);
     return;
   }
   const Result<void> decoded = decoder_.decode(args, [this](uint32_t segment) {
     return segment < segments_.size() ? segments_[segment] : model::MappedSegment{};
   });
   if (!decoded) {
-    fail(decoded.error().message());
+    frame_.fail(-1, decoded.error().message(), outcome);
     return;
   }
-  cancelled_ = cancelled;
-  deadline_ = post.deadline_ms == 0
-                  ? base::Instant::never()
-                  : os::monotonic_now() + base::Duration::from_ms(post.deadline_ms);
-  strata_call raw{};
-  raw.size = sizeof raw;
-  raw.abi = STRATA_ABI;
+  strata_call raw = frame_.open(post, decoder_, cancelled);
   raw.tensors = decoder_.tensors().data();
   raw.tensor_count = static_cast<uint32_t>(decoder_.tensors().size());
-  raw.scalars = decoder_.scalars().data();
-  raw.scalar_count = static_cast<uint32_t>(decoder_.scalars().size());
-  raw.inline_bytes = decoder_.inline_bytes().data();
-  raw.inline_nbytes = decoder_.inline_bytes().size();
-  raw.block_dim = post.block_dim;
-  raw.flags = post.flags;
-  raw.deadline_ms = post.deadline_ms;
-  raw.set_result = &Executor::set_result;
-  raw.set_error = &Executor::set_error;
-  raw.cancelled = &Executor::is_cancelled;
-  raw.log = &Executor::log;
-  raw.runtime = this;
   const Entry& entry = entries_[post.callable];
-  outcome->code = inner_ == nullptr
-                      ? call(entry, &raw)
-                      : inner_->run(
-                            &raw, decoder_, cancelled, [&] { return call(entry, &raw); }, &error_);
-  if (outcome->code != 0) {
-    outcome->outcome = mailbox::Outcome::kTaskFailed;
-    error_.resize(base::cut_text(error_, mailbox::kTextBytesMax).size());
-    outcome->text = std::as_bytes(std::span(error_));
+  std::string text;
+  const auto body = [&] { return call(entry, &raw, &text); };
+  const int32_t code =
+      inner_ == nullptr ? body() : inner_->run(&raw, decoder_, cancelled, body, &text);
+  if (code == 0) {
+    frame_.succeed(outcome);
   } else {
-    outcome->result = result_;
+    frame_.fail(code, text.empty() ? frame_.text() : text, outcome);
   }
 }
 
 // A C entry may be written in C++ and throw; STRATA_EXPORT's never does.
-int32_t Executor::call(const Entry& entry, strata_call* raw) {
+int32_t Executor::call(const Entry& entry, strata_call* raw, std::string* text) {
   try {
     return entry.fn(raw);
   } catch (const std::exception& e) {
-    error_ = e.what();
+    *text = e.what();
   } catch (...) {
-    error_ = "an exception that is no std::exception";
+    *text = "an exception that is no std::exception";
   }
   return 1;
-}
-
-int32_t Executor::set_result(const strata_call* raw, const void* bytes, uint64_t n) {
-  if (n > mailbox::kResultBytesMax) return -1;
-  const auto* const from = static_cast<const std::byte*>(bytes);
-  static_cast<Executor*>(raw->runtime)->result_.assign(from, from + n);
-  return 0;
-}
-
-void Executor::set_error(const strata_call* raw, const char* text, uint64_t n) {
-  static_cast<Executor*>(raw->runtime)
-      ->error_.assign(base::cut_text({text, n}, mailbox::kTextBytesMax));
-}
-
-int32_t Executor::is_cancelled(const strata_call* raw) {
-  const auto& self = *static_cast<const Executor*>(raw->runtime);
-  if (os::monotonic_now() >= self.deadline_) return 1;
-  return self.cancelled_.ask(self.cancelled_.context) ? 1 : 0;
-}
-
-void Executor::log(const strata_call* raw, int32_t level, const char* text, uint64_t n) {
-  static constexpr const char* kLevels[] = {"trace", "debug", "info", "warning", "error"};
-  const auto* const self = static_cast<const Executor*>(raw->runtime);
-  const char* const name = level >= 0 && level <= 4 ? kLevels[level] : "info";
-  fmt::print(stderr, "[{} {}] {}\n", self->path_, name, base::cut_text({text, n}, 8192));
 }
 
 }  // namespace strata::runtime

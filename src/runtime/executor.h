@@ -4,7 +4,6 @@
 // Knows no mailbox. One thread at a time.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -12,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "base/time.h"
 #include "engine/core_types.h"
 #include "mailbox/child_side.h"
 #include "mailbox/parent_side.h"
 #include "model/args.h"
 #include "registry/payload.h"
+#include "runtime/call_frame.h"
 #include "runtime/inner_worker.h"
 #include "strata/call.h"
 
@@ -57,23 +56,15 @@ class Executor {
                                       const model::NativeImportDescriptor& import);
   Result<void*> load(const registry::PreparePayload& payload,
                      const model::NativeImportDescriptor& import, std::string* path);
-  int32_t call(const Entry& entry, strata_call* raw);
-  static int32_t set_result(const strata_call* raw, const void* bytes, uint64_t n);
-  static void set_error(const strata_call* raw, const char* text, uint64_t n);
-  static int32_t is_cancelled(const strata_call* raw);
-  static void log(const strata_call* raw, int32_t level, const char* text, uint64_t n);
+  static int32_t call(const Entry& entry, strata_call* raw, std::string* text);
 
   std::vector<model::MappedSegment> segments_;
-  std::string path_;
+  CallFrame frame_;
   InnerWorker* inner_;
   std::vector<Entry> entries_;  // by index
   std::map<std::string, void*>
       libraries_;  // loaded, by path; never unloaded: they may have threads
   model::ArgsDecoder decoder_;
-  Cancelled cancelled_{};
-  base::Instant deadline_ = base::Instant::never();  // of the task that runs
-  std::vector<std::byte> result_;
-  std::string error_;
 };
 
 }  // namespace strata::runtime

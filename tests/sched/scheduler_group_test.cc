@@ -13,23 +13,6 @@ namespace {
 struct GroupRig : Rig {
   using Rig::Rig;
 
-  uint32_t submit_to(uint32_t run, Target target, std::initializer_list<Access> accesses = {}) {
-    const std::vector<Access> list(accesses);
-    EXPECT_TRUE(scheduler.admits(list, 8));
-    return scheduler.submit(run, list, 8, target);
-  }
-  uint32_t group(uint32_t run, const std::vector<uint32_t>& workers,
-                 std::initializer_list<Access> accesses = {}, uint32_t cls = 0) {
-    const std::vector<Access> list(accesses);
-    const std::vector<size_t> bytes(workers.size(), 8);
-    const Scheduler::GroupShape shape{.accesses = list,
-                                      .payload_bytes = 8,
-                                      .member_payload_bytes = bytes,
-                                      .workers = workers,
-                                      .cls = cls};
-    EXPECT_TRUE(scheduler.admits_group(shape));
-    return scheduler.submit_group(run, shape);
-  }
   std::vector<Assignment> assignments() {
     std::vector<Assignment> out;
     while (const auto assignment = scheduler.next_assignment()) {

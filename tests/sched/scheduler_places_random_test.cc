@@ -454,7 +454,7 @@ TEST(SchedulerPlacesRandom, PlacesOrderAndEndsAgreeWithAModelThatKeepsEverything
   size_t launched = 0;
   size_t failed = 0;
   size_t stranded = 0;
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
+  for (uint64_t seed = 1; seed <= 220; ++seed) {
     World world(seed);
     for (int i = 0; i < 800; ++i) {
       ASSERT_NO_FATAL_FAILURE(world.random_step()) << "seed " << seed << " step " << i;
@@ -465,7 +465,7 @@ TEST(SchedulerPlacesRandom, PlacesOrderAndEndsAgreeWithAModelThatKeepsEverything
     stranded += world.stranded();
   }
   EXPECT_GT(launched, 1000u);
-  EXPECT_GT(failed, 500u);
+  EXPECT_GT(failed, 1000u);
   EXPECT_GT(stranded, 100u);
 }
 

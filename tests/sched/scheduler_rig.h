@@ -35,6 +35,23 @@ struct Rig {
     EXPECT_TRUE(scheduler.admits(list, 8));
     return scheduler.submit(run, list, 8);
   }
+  uint32_t submit_to(uint32_t run, Target target, std::initializer_list<Access> accesses = {}) {
+    const std::vector<Access> list(accesses);
+    EXPECT_TRUE(scheduler.admits(list, 8));
+    return scheduler.submit(run, list, 8, target);
+  }
+  uint32_t group(uint32_t run, const std::vector<uint32_t>& workers,
+                 std::initializer_list<Access> accesses = {}, uint32_t cls = 0) {
+    const std::vector<Access> list(accesses);
+    const std::vector<size_t> bytes(workers.size(), 8);
+    const Scheduler::GroupShape shape{.accesses = list,
+                                      .payload_bytes = 8,
+                                      .member_payload_bytes = bytes,
+                                      .workers = workers,
+                                      .cls = cls};
+    EXPECT_TRUE(scheduler.admits_group(shape));
+    return scheduler.submit_group(run, shape);
+  }
   // Hands out all that can be handed out; the slots in that order.
   std::vector<uint32_t> dispatch() {
     std::vector<uint32_t> slots;
