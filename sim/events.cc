@@ -29,10 +29,9 @@ void EventLog::add(base::Instant at, std::string_view who, EventKind kind, uint6
   ++counts_[static_cast<size_t>(kind)];
   hash_ = mix(mix(hash_, static_cast<uint64_t>(at.ns) << 8 | static_cast<uint64_t>(kind)),
               a * 0x10001 + b);
-  const Event event{at.ns, who, kind, a, b};
-  if (print_) std::fprintf(stderr, "%s\n", line(event).c_str());
   if (kept_.size() == kKept) kept_.pop_front();
-  kept_.push_back(event);
+  kept_.push_back({at.ns, std::string(who), kind, a, b});
+  if (print_) std::fprintf(stderr, "%s\n", line(kept_.back()).c_str());
 }
 
 std::string EventLog::line(const Event& event) {

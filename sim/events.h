@@ -67,7 +67,7 @@ class EventLog {
  private:
   struct Event {
     int64_t ns;
-    std::string_view who;  // of a name that outlives the log
+    std::string who;
     EventKind kind;
     uint64_t a;
     uint64_t b;

@@ -16,8 +16,8 @@ constexpr uint32_t ring_events(uint64_t seed) {
   return seed % 4 == 0 ? 64 : 1u << 14;
 }
 
-engine::Core::Options core_options(const Options& options, trace::Recorder* recorder) {
-  engine::Core::Options out;
+engine::CoreOptions core_options(const Options& options, trace::Recorder* recorder) {
+  engine::CoreOptions out;
   out.trace = recorder;
   out.limits.slots = options.slots;
   out.limits.depth = options.depth;
@@ -67,7 +67,7 @@ LevelWorld::Hooks Level::hooks() {
   out.arrived = [this](engine::Core& core, const LevelWorld::Arrival& arrival) {
     arrived(core, arrival);
   };
-  out.kill = [this](const engine::Core::Kill& kill) { end_by_engine(kill); };
+  out.kill = [this](const engine::Kill& kill) { end_by_engine(kill); };
   out.punch = [this](uint64_t offset, uint64_t bytes) {
     shared_->checks.on_reuse(offset, offset + bytes, "a segment that goes back");
     std::memset(heap_.data() + offset, 0, bytes);
@@ -85,7 +85,7 @@ LevelWorld::Hooks Level::hooks() {
 
 // The engine ends a child that answers too late or refuses what is registered: only where a fault
 // made it so.
-void Level::end_by_engine(const engine::Core::Kill& kill) {
+void Level::end_by_engine(const engine::Kill& kill) {
   shared_->note("parent", EventKind::kKill, kill.worker);
   const FaultCounts& faults = shared_->faults;
   const bool late = kill.reason.find("did not answer a control") != std::string::npos;

@@ -127,7 +127,7 @@ class Level {
   using Endpoint = engine::LocalMailboxEndpoint<SimMemory, Waker>;
 
   LevelWorld::Hooks hooks();
-  void end_by_engine(const engine::Core::Kill& kill);
+  void end_by_engine(const engine::Kill& kill);
   void arrived(engine::Core& core, const LevelWorld::Arrival& arrival);
   uint32_t add_child(engine::Core& core, engine::Pool pool);
   void add_inline(engine::Core& core);

@@ -71,13 +71,13 @@ std::string_view LevelWorld::who() {
   return scheduler().current()->name();
 }
 
-bool LevelWorld::spin(const std::vector<engine::Core::Awaited>& awaited) {
+bool LevelWorld::spin(const std::vector<engine::Awaited>& awaited) {
   uint64_t looks = machine_->prng().below(options_.spin_looks + 1);
   const bool permit = looks > 4 && hub_->acquire_permit();
   if (!permit) looks = std::min<uint64_t>(looks, 4);
   bool news = false;
   for (; looks > 0 && !news; --looks) {
-    for (const engine::Core::Awaited& one : awaited) news = news || one.ready();
+    for (const engine::Awaited& one : awaited) news = news || one.ready();
     scheduler().yield();
   }
   if (permit) hub_->release_permit();
@@ -204,14 +204,14 @@ void LevelWorld::kick_engine() {
   if (engine_ != nullptr) scheduler().wake(engine_);
 }
 
-void LevelWorld::carry_out(const std::vector<engine::Core::Kill>& kills,
-                           const std::vector<engine::Core::Punch>& punches) {
+void LevelWorld::carry_out(const std::vector<engine::Kill>& kills,
+                           const std::vector<engine::Punch>& punches) {
   parent_->drain();
-  for (const engine::Core::Kill& kill : kills) {
+  for (const engine::Kill& kill : kills) {
     if (machine_->prng().chance(1, 2)) scheduler().yield();
     hooks_.kill(kill);
   }
-  for (const engine::Core::Punch& punch : punches) {
+  for (const engine::Punch& punch : punches) {
     if (machine_->prng().chance(1, 2)) scheduler().yield();
     log_->add(scheduler().now(), who(), EventKind::kPunch, punch.heap_offset, punch.bytes);
     hooks_.punch(punch.heap_offset, punch.bytes);

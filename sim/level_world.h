@@ -42,7 +42,7 @@ class LevelWorld {
   // What the driver around the Front does.
   struct Hooks {
     std::function<void(engine::Core&, const Arrival&)> arrived;  // with the token
-    std::function<void(const engine::Core::Kill&)> kill;
+    std::function<void(const engine::Kill&)> kill;
     std::function<void(uint64_t heap_offset, uint64_t bytes)> punch;
     std::function<void(const char* what, base::Duration since)> stalled;
     std::function<void()> busy_loop;  // a leader that never comes to sleep
@@ -57,7 +57,7 @@ class LevelWorld {
   // --- The policy; see engine/front.h.
   base::Instant now();
   const void* self();
-  bool spin(const std::vector<engine::Core::Awaited>& awaited);
+  bool spin(const std::vector<engine::Awaited>& awaited);
   template <class HasNews>
   bool prepare_sleep(HasNews&& has_news) {
     if (hub_->prepare_sleep(has_news)) {
@@ -76,8 +76,7 @@ class LevelWorld {
   void arm_watch();
   void engine_sleep(bool leads, base::Instant until);
   void kick_engine();
-  void carry_out(const std::vector<engine::Core::Kill>& kills,
-                 const std::vector<engine::Core::Punch>& punches);
+  void carry_out(const std::vector<engine::Kill>& kills, const std::vector<engine::Punch>& punches);
   void stalled(const char* what, base::Duration since);
 
   // --- For the rest of the simulation.

@@ -187,7 +187,7 @@ Result<TaskRef> User::send(SimRun& run, const Draft& draft) {
     return core.scheduler().live() + slots > shared_.options.slots;
   };
   shared_.faults.full += level_.front().look(full);
-  engine::Core::Job job{draft.callable->ref, {draft.pool, -1}, CallConfig{}};
+  engine::Job job{draft.callable->ref, {draft.pool, -1}, CallConfig{}};
   if (draft.task.is_group) {
     return level_.front().submit_group(*run.record, job, draft.members, draft.workers);
   }

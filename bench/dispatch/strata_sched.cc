@@ -120,8 +120,8 @@ class Level {
   }
 
  private:
-  static Core::Options options() {
-    Core::Options options;
+  static ::strata::engine::CoreOptions options() {
+    ::strata::engine::CoreOptions options;
     options.limits.slots = 65'536;
     options.limits.depth = kDepth;
     options.awake_max = ~0u;

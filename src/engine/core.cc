@@ -24,7 +24,7 @@ std::string text_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Core::Core(Options options)
+Core::Core(CoreOptions options)
     : options_(std::move(options)),
       sched_({.slots = options_.limits.slots,
               .depth = options_.limits.depth,

@@ -31,11 +31,10 @@ namespace strata::engine {
 
 class Core final : private EndpointSink {
  public:
-  using Options = CoreOptions;
   using NewBuffer = engine::NewBuffer;
   using WorkerState = engine::WorkerState;
 
-  explicit Core(Options options);
+  explicit Core(CoreOptions options);
 
   // --- Workers. `endpoint` lives as long as the Core.
   uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps caps = {});
@@ -88,7 +87,6 @@ class Core final : private EndpointSink {
   void cancel_all();
 
   enum class Submitted : uint8_t { kDone, kFull, kRefused };
-  using Job = engine::Job;
   // kFull: no room now; step and try again. kRefused: *error says why.
   Submitted submit(RunRecord& run, const Job& job, const TaskArgs& args, TaskRef* out,
                    std::optional<Error>* error);
@@ -119,7 +117,6 @@ class Core final : private EndpointSink {
   // Before the leader sleeps: its core becomes free, so sleeping workers are woken for what waits
   // behind others. True: there are wakes to carry out.
   bool spread();
-  using Wake = engine::Wake;
   void add_waiter(Wake wake) { ++waiters_[static_cast<size_t>(wake)]; }
   void drop_waiter(Wake wake) { --waiters_[static_cast<size_t>(wake)]; }
   // Tells the workers which completions are worth a wake-up of the sleeping engine; before the
@@ -134,7 +131,6 @@ class Core final : private EndpointSink {
   bool has_news() const;
   // A worker's full ring may empty without a word: look again soon.
   bool has_barred() const { return !barred_.empty(); }
-  using Awaited = engine::Awaited;
   void busy_endpoints(std::vector<Awaited>* out) const;
   // An inline worker with something to run: take() it, run() it without the token, put() it.
   InlineEndpoint* inline_work() const;
@@ -143,8 +139,6 @@ class Core final : private EndpointSink {
   // Something else has ended that a thread may wait for.
   void note() { notable_ = true; }
 
-  using Kill = engine::Kill;
-  using Punch = engine::Punch;
   bool has_wakes() const { return !wakes_.empty(); }
   bool has_chores() const { return !kills_.empty() || heap_.has_punches(); }
   void take_wakes(std::vector<WorkerEndpoint*>* out) { out->swap(wakes_), wakes_.clear(); }
@@ -153,7 +147,7 @@ class Core final : private EndpointSink {
   void segment_punched(const Punch& punch) { heap_.punched(punch); }
 
   const sched::Scheduler& scheduler() const { return sched_; }
-  const Options& options() const { return options_; }
+  const CoreOptions& options() const { return options_; }
   CoreTrace& trace() { return trace_; }
 
  private:
@@ -212,7 +206,7 @@ class Core final : private EndpointSink {
   // Tasks for child Workers and chips say which memory their tensors are.
   bool with_refs(const Job& job) const { return refs_ && job.where.pool == Pool::kNext; }
 
-  Options options_;
+  CoreOptions options_;
   sched::Scheduler sched_;
   registry::Registry registry_;
   CoreTrace trace_;

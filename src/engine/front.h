@@ -30,7 +30,7 @@
 //                                                    kick_engine; where it leads, also what
 //                                                    lead_sleep waits for
 //     void kick_engine();
-//     void carry_out(std::vector<Core::Kill>, std::vector<Core::Punch>);   without the token
+//     void carry_out(std::vector<Kill>, std::vector<Punch>);   without the token
 //     void stalled(const char* what, base::Duration since);                a report
 //   };
 #pragma once
@@ -68,15 +68,14 @@ class Front {
   // Steps the engine until ready(Core&) holds (true) or the deadline has passed (false). `what`
   // names the wait for reports of a stall.
   template <class Ready>
-  bool wait(const char* what, base::Instant deadline, Ready&& ready,
-            Core::Wake wake = Core::Wake::kRunEnd);
+  bool wait(const char* what, base::Instant deadline, Ready&& ready, Wake wake = Wake::kRunEnd);
 
   // --- Runs. Building is exclusive.
   Result<std::shared_ptr<RunRecord>> open_run();
   void seal_run(RunRecord& run, std::optional<Error> build_error);
-  Result<TaskRef> submit(RunRecord& run, const Core::Job& job, const TaskArgs& args);
-  Result<TaskRef> submit_group(RunRecord& run, const Core::Job& job,
-                               std::span<const TaskArgs> members, std::span<const int32_t> workers);
+  Result<TaskRef> submit(RunRecord& run, const Job& job, const TaskArgs& args);
+  Result<TaskRef> submit_group(RunRecord& run, const Job& job, std::span<const TaskArgs> members,
+                               std::span<const int32_t> workers);
   Result<void> wait_run(RunRecord& run, base::Instant deadline);
   Result<void> wait_task(RunRecord& run, TaskRef task);
   // The thread that calls is inside an orchestration function of this Worker.
@@ -107,7 +106,7 @@ class Front {
   void carry_out(std::unique_lock<typename World::Mutex>& token);
   void run_inline(std::unique_lock<typename World::Mutex>& token);
   bool idle_as_leader(std::unique_lock<typename World::Mutex>& token, base::Instant until,
-                      std::vector<Core::Awaited>* awaited);
+                      std::vector<Awaited>* awaited);
   void leave(std::unique_lock<typename World::Mutex>& token, bool led);
   void take_lead_from_engine();
   void note_call();

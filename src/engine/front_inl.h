@@ -28,8 +28,8 @@ void Front<World>::carry_out(std::unique_lock<typename World::Mutex>& token) {
   std::vector<WorkerEndpoint*> wakes;
   core_.take_wakes(&wakes);
   const bool chores = core_.has_chores();
-  std::vector<Core::Kill> kills;
-  std::vector<Core::Punch> punches;
+  std::vector<Kill> kills;
+  std::vector<Punch> punches;
   if (chores) {
     kills = core_.take_kills();
     punches = core_.take_punches();
@@ -38,7 +38,7 @@ void Front<World>::carry_out(std::unique_lock<typename World::Mutex>& token) {
   for (WorkerEndpoint* endpoint : wakes) endpoint->wake();
   if (chores) world_.carry_out(kills, punches);
   token.lock();
-  for (const Core::Punch& punch : punches) core_.segment_punched(punch);
+  for (const Punch& punch : punches) core_.segment_punched(punch);
 }
 
 // Inline tasks run in the thread that steps, one at a time, without the token.
@@ -114,7 +114,7 @@ base::Instant Front<World>::clamp(base::Instant until) {
 // Spins, then sleeps until something may have happened. False: the lead was taken away meanwhile.
 template <class World>
 bool Front<World>::idle_as_leader(std::unique_lock<typename World::Mutex>& token,
-                                  base::Instant until, std::vector<Core::Awaited>* awaited) {
+                                  base::Instant until, std::vector<Awaited>* awaited) {
   const Lead mine = lead_;
   const uint64_t epoch = epoch_;
   core_.busy_endpoints(awaited);
@@ -184,13 +184,13 @@ auto Front<World>::look(Fn&& fn) {
 
 template <class World>
 template <class Ready>
-bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready, Core::Wake wake) {
+bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready, Wake wake) {
   std::unique_lock token(token_);
   note_call();
   core_.add_waiter(wake);
   bool led = false;
   bool held = false;
-  std::vector<Core::Awaited> awaited;
+  std::vector<Awaited> awaited;
   std::optional<base::Instant> began;
   base::Instant report_at = base::Instant::never();
   for (;;) {
@@ -287,21 +287,21 @@ Result<TaskRef> Front<World>::submit_with_room(Attempt&& attempt) {
     error = core.stuck();
     return error.has_value();
   };
-  wait("room for another task", base::Instant::never(), submitted, Core::Wake::kSoon);
+  wait("room for another task", base::Instant::never(), submitted, Wake::kSoon);
   if (error) return *std::move(error);
   call([](Core&) {});  // hands out what was just submitted
   return out;
 }
 
 template <class World>
-Result<TaskRef> Front<World>::submit(RunRecord& run, const Core::Job& job, const TaskArgs& args) {
+Result<TaskRef> Front<World>::submit(RunRecord& run, const Job& job, const TaskArgs& args) {
   return submit_with_room([&](Core& core, TaskRef* out, std::optional<Error>* error) {
     return core.submit(run, job, args, out, error);
   });
 }
 
 template <class World>
-Result<TaskRef> Front<World>::submit_group(RunRecord& run, const Core::Job& job,
+Result<TaskRef> Front<World>::submit_group(RunRecord& run, const Job& job,
                                            std::span<const TaskArgs> members,
                                            std::span<const int32_t> workers) {
   return submit_with_room([&](Core& core, TaskRef* out, std::optional<Error>* error) {
@@ -350,7 +350,7 @@ Result<void> Front<World>::wait_task(RunRecord& run, TaskRef task) {
                         fmt::format("task {} failed; its text was not kept", task.task));
     return true;
   };
-  wait("the end of a task", base::Instant::never(), ended, Core::Wake::kEach);
+  wait("the end of a task", base::Instant::never(), ended, Wake::kEach);
   if (error) return *std::move(error);
   return {};
 }
@@ -385,7 +385,7 @@ Result<registry::EntryRef> Front<World>::register_callable(const registry::Prepa
 
 template <class World>
 void Front<World>::engine_main() {
-  std::vector<Core::Awaited> awaited;
+  std::vector<Awaited> awaited;
   uint64_t seen = 0;
   bool lost_lead = false;  // the watch may have fired unseen: look at once
   for (;;) {

@@ -34,9 +34,9 @@ void must(const Result<void>& result) {
 
 struct ThreadWorld::Spin {
   ThreadWorld& world;
-  const std::vector<engine::Core::Awaited>& awaited;
+  const std::vector<engine::Awaited>& awaited;
   bool ready() const {
-    for (const engine::Core::Awaited& one : awaited) {
+    for (const engine::Awaited& one : awaited) {
       if (one.ready()) return true;
     }
     return false;
@@ -111,7 +111,7 @@ const void* ThreadWorld::self() const {
   return &here;
 }
 
-bool ThreadWorld::spin(const std::vector<engine::Core::Awaited>& awaited) {
+bool ThreadWorld::spin(const std::vector<engine::Awaited>& awaited) {
   mailbox::Waiter& waiter =
       self() == engine_self_.load(std::memory_order_relaxed) ? engine_waiter_ : user_waiter_;
   Spin policy{*this, awaited};
@@ -221,14 +221,14 @@ void ThreadWorld::lose(engine::Core& core, uint32_t worker, const std::string& r
   core.lose_worker(worker, reason);
 }
 
-void ThreadWorld::carry_out(const std::vector<engine::Core::Kill>& kills,
-                            const std::vector<engine::Core::Punch>& punches) {
-  for (const engine::Core::Kill& kill : kills) {
+void ThreadWorld::carry_out(const std::vector<engine::Kill>& kills,
+                            const std::vector<engine::Punch>& punches) {
+  for (const engine::Kill& kill : kills) {
     fmt::print(stderr, "strata: {}/{} is ended: {}\n", path_, kill.worker, kill.reason);
     const Child& child = children_[kill.worker];
     if (child.pidfd.valid()) static_cast<void>(child.pidfd.signal(SIGKILL));
   }
-  for (const engine::Core::Punch& punch : punches) {
+  for (const engine::Punch& punch : punches) {
     must(heap_.punch_hole(punch.heap_offset, punch.bytes));
   }
 }

@@ -80,7 +80,7 @@ class ThreadWorld {
   // --- the policy of engine::Front
   base::Instant now();
   const void* self() const;
-  bool spin(const std::vector<engine::Core::Awaited>& awaited);
+  bool spin(const std::vector<engine::Awaited>& awaited);
   template <class HasNews>
   bool prepare_sleep(HasNews&& has_news) {
     return hub_.prepare_sleep(std::forward<HasNews>(has_news));
@@ -94,8 +94,7 @@ class ThreadWorld {
   void arm_watch();
   void engine_sleep(bool leads, base::Instant until);
   void kick_engine() { kick_.signal(); }
-  void carry_out(const std::vector<engine::Core::Kill>& kills,
-                 const std::vector<engine::Core::Punch>& punches);
+  void carry_out(const std::vector<engine::Kill>& kills, const std::vector<engine::Punch>& punches);
   void stalled(const char* what, base::Duration since);
 
  private:

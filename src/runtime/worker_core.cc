@@ -79,8 +79,8 @@ WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap
   const int cores = os::cores_in_affinity_mask();
   if (place_.permits < 0) place_.permits = cores - 1;
   core_ = std::make_unique<engine::Core>(
-      engine::Core::Options{path_, spec_.limits, spec_.timeouts, random_bits(),
-                            static_cast<uint32_t>(std::max(1, cores - 1)), recorder_.get()});
+      engine::CoreOptions{path_, spec_.limits, spec_.timeouts, random_bits(),
+                          static_cast<uint32_t>(std::max(1, cores - 1)), recorder_.get()});
 }
 
 WorkerCore::~WorkerCore() {

@@ -183,7 +183,7 @@ TEST(CoreBuffers, TheSpaceOfALargeBufferIsUsedAgainOnceItsPagesAreGivenBack) {
   const Core::NewBuffer a = rig.buffer(8 * kMiB);
   rig.core.release_buffer(a.index);
   EXPECT_TRUE(rig.core.has_chores());
-  const std::vector<Core::Punch> punches = rig.core.take_punches();
+  const std::vector<Punch> punches = rig.core.take_punches();
   ASSERT_EQ(punches.size(), 1u);
   EXPECT_EQ(punches.front().heap_offset, a.heap_offset);
   EXPECT_EQ(punches.front().bytes, 8 * kMiB);
@@ -202,7 +202,7 @@ TEST(CoreBuffers, AnIdleSlabMakesWayForALargeBufferAndItsPagesAreGivenBack) {
   rig.core.release_buffer(small.index);
   EXPECT_FALSE(rig.core.has_chores()) << "the slab is kept for the next small buffer";
   rig.buffer(8 * kMiB);
-  const std::vector<Core::Punch> punches = rig.core.take_punches();
+  const std::vector<Punch> punches = rig.core.take_punches();
   ASSERT_EQ(punches.size(), 1u) << "else the heap holds more pages than its bound";
   EXPECT_EQ(punches.front().heap_offset, small.heap_offset);
 }

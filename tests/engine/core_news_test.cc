@@ -60,9 +60,9 @@ TEST(CoreNews, AThreadThatSpinsSeesANote) {
   const auto run = rig.core.open_run();
   rig.submit(*run);
   rig.step();
-  std::vector<Core::Awaited> awaited;
+  std::vector<Awaited> awaited;
   rig.core.busy_endpoints(&awaited);
-  const auto ready = [&] { return std::ranges::any_of(awaited, &Core::Awaited::ready); };
+  const auto ready = [&] { return std::ranges::any_of(awaited, &Awaited::ready); };
   EXPECT_FALSE(ready());
   rig.fake().end();
   rig.core.news().note(0);
@@ -208,7 +208,7 @@ TEST(CoreNews, AControlThatIsNotAnsweredIsDoubtedInTime) {
   rig.core.news().note(0);
   rig.now = deadline + base::Duration::from_ms(1);
   rig.step();
-  const std::vector<Core::Kill> kills = rig.core.take_kills();
+  const std::vector<Kill> kills = rig.core.take_kills();
   ASSERT_EQ(kills.size(), 1u);
   EXPECT_EQ(kills.front().worker, 1u);
 }

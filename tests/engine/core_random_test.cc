@@ -48,7 +48,7 @@ class Storm {
     }
     rig_.step();
     rig_.now = rig_.now + base::Duration::from_ms(1);
-    for (const Core::Punch& punch : rig_.core.take_punches()) rig_.core.segment_punched(punch);
+    for (const Punch& punch : rig_.core.take_punches()) rig_.core.segment_punched(punch);
     ASSERT_TRUE(rig_.core.take_kills().empty());
     for (const auto& run : runs_) ASSERT_LE(run->progress.terminal(), run->progress.submitted);
   }

@@ -107,7 +107,7 @@ struct CoreRig {
   }
   FakeEndpoint& fake(uint32_t worker = 0) { return *fakes[worker]; }
   std::string kill_reason() {
-    const std::vector<Core::Kill> kills = core.take_kills();
+    const std::vector<Kill> kills = core.take_kills();
     return kills.size() == 1 ? kills.front().reason : std::to_string(kills.size()) + " kills";
   }
 

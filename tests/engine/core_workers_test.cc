@@ -381,7 +381,7 @@ TEST(CoreWorkers, AWorkerMayNotCompleteTheTaskOfAnother) {
   const FakeEndpoint::Entry other = rig.fake(1).queue.front();
   rig.fake(0).complete_unknown(other.post.task, other.ticket);
   rig.step();
-  const std::vector<Core::Kill> kills = rig.core.take_kills();
+  const std::vector<Kill> kills = rig.core.take_kills();
   ASSERT_EQ(kills.size(), 1u);
   EXPECT_EQ(kills.front().worker, 0u);
 }
