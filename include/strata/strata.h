@@ -12,6 +12,7 @@
 #include "strata/formats.h"
 #include "strata/inner.h"
 #include "strata/orchestrator.h"
+#include "strata/output.h"
 #include "strata/result.h"
 #include "strata/run.h"
 #include "strata/task_args.h"

@@ -178,6 +178,7 @@ struct alignas(64) WorkerEntry {
   bool control_posted = false;
   bool in_posted = false;  // in Core::posted_
   std::string loss;
+  std::string last_lines;         // that the task wrote which it ran then
   std::string doubt;              // why its end has been asked for, where it has
   std::deque<Control> controls;   // not posted yet, then the posted one in front
   base::Instant control_since{};  // when its lane became free for the posted control

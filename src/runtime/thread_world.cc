@@ -196,6 +196,7 @@ void ThreadWorld::on_event(engine::Core& core, os::ServerEvent event) {
   switch (event.kind) {
     case os::ServerEvent::kStarted:
       child.pid = event.pid;
+      if (output_ != nullptr) output_->started(worker, event.pid);
       child.pidfd = os::PidFd::adopt(std::move(event.pidfd));
       core.name_worker(worker, fmt::format("pid {}", child.pid));
       core.start_worker(worker, now());
@@ -226,7 +227,11 @@ void ThreadWorld::lose(engine::Core& core, uint32_t worker, const std::string& r
   if (child.gone) return;
   child.gone = true;
   if (child.spawned) --alive_;
-  core.lose_worker(worker, reason);
+  if (output_ != nullptr) {
+    child.last_lines = output_->last_lines(worker);
+    output_->ended(worker);
+  }
+  core.lose_worker(worker, reason, child.last_lines);
 }
 
 void ThreadWorld::carry_out(const std::vector<engine::Kill>& kills,

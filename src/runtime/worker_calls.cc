@@ -134,6 +134,7 @@ Result<std::shared_ptr<engine::RunRecord>> WorkerCore::submit(void* build, Build
   if (!front_->is_building()) STRATA_TRY(must_run("submit"));
   if (any_dropped_.load(std::memory_order_relaxed)) log_unseen_errors();
   STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, front_->open_run());
+  if (output_) output_->watch();
   building_ = run;
   Orchestrator orch(*this);
   std::optional<Error> error;

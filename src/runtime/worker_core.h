@@ -145,6 +145,7 @@ class WorkerCore {
   runtime::ChildSpec child_spec(uint32_t worker) const;
   Result<void> start_children();
   Result<void> add_endpoints(uint32_t count);
+  Result<void> capture_output();
   Result<void> wait_ready();
   Result<void> end_children();
   Result<registry::PreparePayload> payload_of(const Callable& callable) const;
@@ -183,6 +184,7 @@ class WorkerCore {
   std::vector<Blob> blobs_;  // of registered chip callables; under the step token
   std::unique_ptr<engine::Core> core_;
   std::unique_ptr<os::ForkServer> server_;
+  std::unique_ptr<runtime::OutputReader> output_;  // null: children write where this process does
   std::unique_ptr<runtime::ThreadWorld> world_;
   std::unique_ptr<engine::Front<runtime::ThreadWorld>> front_;
   std::thread engine_;
