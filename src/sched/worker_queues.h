@@ -48,16 +48,7 @@ class WorkerQueues {
     link(worker);
   }
   // Takes nothing any more. What it holds stays until it is removed entry by entry.
-  void close(uint32_t worker) {
-    Worker& w = workers_[worker];
-    w.closed = true;
-    if (!w.open) return;
-    unlink(worker);
-    warm(worker);
-    w.open = false;
-    --open_;
-    for_each_class(w, [&](Class& c) { --c.open; });
-  }
+  void close(uint32_t worker);
   bool is_open(uint32_t worker) const { return workers_[worker].open; }
   bool is_closed(uint32_t worker) const { return workers_[worker].closed; }
   uint32_t open_count() const { return open_; }

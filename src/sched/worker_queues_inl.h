@@ -5,6 +5,17 @@
 
 namespace strata::sched {
 
+inline void WorkerQueues::close(uint32_t worker) {
+  Worker& w = workers_[worker];
+  w.closed = true;
+  if (!w.open) return;
+  unlink(worker);
+  warm(worker);
+  w.open = false;
+  --open_;
+  for_each_class(w, [&](Class& c) { --c.open; });
+}
+
 inline uint32_t WorkerQueues::make_class(std::span<const uint32_t> workers) {
   uint32_t cls = kPools;
   while (cls < classes_.size() && classes_[cls].used) ++cls;
