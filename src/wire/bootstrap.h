@@ -27,7 +27,7 @@ struct Bootstrap {
   uint16_t protocol_max = kVersion;
   std::string product;              // "strata 0.1.0"
   std::vector<std::byte> build_id;  // the layout id
-  std::string manifest;             // JSON; see manifest.h
+  std::string manifest;             // JSON: what the session is to be
 
   template <class Io, class Self>
   static void fields(Io& io, Self& self) {
