@@ -15,6 +15,7 @@
 #include "strata/output.h"
 #include "strata/result.h"
 #include "strata/run.h"
+#include "strata/signals.h"
 #include "strata/task_args.h"
 #include "strata/task_ref.h"
 #include "strata/tensor.h"

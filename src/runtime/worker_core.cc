@@ -93,7 +93,8 @@ Result<void> WorkerCore::init() {
                                          ? "init of a closed Worker: create another"
                                          : "init was called before");
   }
-  Result<void> started = spec_.start == StartMethod::kInline ? start_inline() : start_children();
+  Result<void> started = must_not_drain("init");
+  if (started) started = spec_.start == StartMethod::kInline ? start_inline() : start_children();
   if (started) started = wait_ready();
   if (!started) {
     static_cast<void>(end_children());
@@ -200,6 +201,7 @@ Result<void> WorkerCore::wait_ready() {
   const bool ready = front_->wait(
       "its children to be ready", os::monotonic_now() + base::Duration::from_ms(limit_ms),
       [&](engine::Core& core) {
+        if (draining() != 0) return true;
         bool all = true;
         for (uint32_t worker = 0; worker < core.worker_count(); ++worker) {
           const engine::Core::WorkerState state = core.worker_state(worker);
@@ -214,6 +216,7 @@ Result<void> WorkerCore::wait_ready() {
         }
         return all;
       });
+  STRATA_TRY(must_not_drain("init"));
   if (lost) return *std::move(lost);
   if (!ready) {
     return Error(Code::kDeadline, Scope::kProcess,

@@ -45,6 +45,11 @@ class WorkerCore {
 
   Result<void> init();
   Result<void> close();
+  // A signal that asks for the end of the program: no run begins from then on. 0: none came. The
+  // flag and a write to the descriptor are all that a signal handler touches.
+  int draining() const { return draining_.load(std::memory_order_relaxed); }
+  std::atomic<int>* drain_flag() { return &draining_; }
+  int wake_fd() const { return world_->signal_fd(); }
 
   Result<engine::Core::NewBuffer> create_buffer(size_t nbytes);
   void release_buffer(uint32_t index);
@@ -156,6 +161,7 @@ class WorkerCore {
                                                 std::span<const uint32_t> listed);
   void keep_blob(registry::EntryRef entry, uint32_t buffer);
   Result<void> must_run(const char* what);
+  Result<void> must_not_drain(const char* what) const;
   Result<void> must_own(const CallableHandle& handle) const;
   Result<void> must_build(const CallableHandle& handle) const;
   // Submits while all members have storage; takes back what it gave where that is refused.
@@ -189,6 +195,7 @@ class WorkerCore {
   std::unique_ptr<engine::Front<runtime::ThreadWorld>> front_;
   std::thread engine_;
   std::atomic<Life> life_{Life::kCreated};
+  std::atomic<int> draining_{0};
   std::shared_ptr<engine::RunRecord> building_;   // of the thread that builds
   std::shared_ptr<engine::RunRecord> inner_run_;  // of the task of the Worker above
   runtime::Cancelled inner_cancelled_{};
