@@ -43,6 +43,7 @@ void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   out.put(spec.timeouts.close_ms);
   out.put(spec.timeouts.exit_ms);
   out.put(spec.timeouts.stall_report_ms);
+  out.put(spec.timeouts.deadline_grace_ms);
   out.put(static_cast<uint32_t>(spec.workers.size()));
   for (const WorkerSpec& worker : spec.workers) put_worker(out, worker);
 }
@@ -80,6 +81,7 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
   spec.timeouts.close_ms = in.get<uint32_t>();
   spec.timeouts.exit_ms = in.get<uint32_t>();
   spec.timeouts.stall_report_ms = in.get<uint32_t>();
+  spec.timeouts.deadline_grace_ms = in.get<uint32_t>();
   const uint32_t workers = get_count(in, ok);
   if (workers > 0 && depth >= kDepthMax) *ok = false;
   for (uint32_t left = workers; left > 0 && in.ok() && *ok; --left) {
