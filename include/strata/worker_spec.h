@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/output.h"
 #include "strata/timeouts.h"
 
 namespace strata {
@@ -43,6 +44,8 @@ struct WorkerSpec {
   // it. Empty: the environment's STRATA_TIMELINE, and where that is not set none. Only the topmost
   // Worker of a process tree writes one. See docs/timeline.md.
   std::string timeline = {};
+  // Of all processes below the topmost Worker, whose option alone counts.
+  OutputSpec output = {};
   Limits limits;
   Timeouts timeouts;
   // Workers below this one, each of a smaller level; their ids are 0, 1, ... in this order, those

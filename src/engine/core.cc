@@ -73,7 +73,7 @@ void Core::start_worker(uint32_t worker, base::Instant now) {
   control_posted(worker, now);
 }
 
-void Core::lose_worker(uint32_t worker, const std::string& reason) {
+void Core::lose_worker(uint32_t worker, const std::string& reason, std::string last_lines) {
   WorkerEntry& entry = workers_[worker];
   if (entry.state == WorkerState::kLost) return;
   polled_ = worker;
@@ -87,6 +87,7 @@ void Core::lose_worker(uint32_t worker, const std::string& reason) {
   entry.state = WorkerState::kLost;
   // How the process ended says less than why it was made to.
   entry.loss = entry.doubt.empty() ? reason : fmt::format("{}; {}", entry.doubt, reason);
+  entry.last_lines = std::move(last_lines);
   if (trace_.on()) [[unlikely]]
     trace_.worker_gone(worker, entry.loss, entry.exiting);
   sched_.close_worker(worker);
@@ -285,13 +286,13 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
   }
   if (const auto& condemned = workers_[worker].condemned;
       condemned && condemned->ticket == ticket) {
-    return Overdue::ended(*this, index, condemned->error);
+    return Overdue::ended(*this, worker, index);
   }
-  const uint32_t cause =
-      add_cause(Error(Code::kEndpointFailed, Scope::kTask,
-                      fmt::format("its worker was lost while it ran ({}); it may have run in part",
-                                  workers_[worker].loss),
-                      task_where(sched_.slot(index), worker)));
+  const uint32_t cause = add_cause(
+      Error(Code::kEndpointFailed, Scope::kTask,
+            fmt::format("its worker was lost while it ran ({}); it may have run in part{}",
+                        workers_[worker].loss, workers_[worker].last_lines),
+            task_where(sched_.slot(index), worker)));
   sched_.finish(index, sched::Outcome::kEndpointFailed, cause);
 }
 

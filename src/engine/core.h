@@ -40,8 +40,9 @@ class Core final : private EndpointSink {
   uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps caps = {});
   // Its process stands: it is greeted, callables are replayed to it, then it takes tasks.
   void start_worker(uint32_t worker, base::Instant now);
-  // Its process is gone: what it had not started goes back, the rest is an endpoint failure.
-  void lose_worker(uint32_t worker, const std::string& reason);
+  // Its process is gone: what it had not started goes back, the rest is an endpoint failure, whose
+  // text ends with `last_lines`.
+  void lose_worker(uint32_t worker, const std::string& reason, std::string last_lines = {});
   WorkerState worker_state(uint32_t worker) const { return workers_[worker].state; }
   const std::string& loss_reason(uint32_t worker) const { return workers_[worker].loss; }
   uint64_t tasks_done(uint32_t worker) const { return workers_[worker].tasks_done; }
@@ -51,7 +52,6 @@ class Core final : private EndpointSink {
   void name_worker(uint32_t worker, std::string where) {
     workers_[worker].endpoint->set_where(std::move(where));
   }
-  bool holds_permit(uint32_t worker) const { return workers_[worker].endpoint->held_permit(); }
   std::string worker_name(uint32_t worker) const;
   // From here on a task that no live worker can take is skipped, instead of waiting for one.
   void expect_no_more_workers() { workers_expected_ = false; }

@@ -137,7 +137,10 @@ void Core::Overdue::condemn(Core& core, uint32_t worker, uint32_t slot, Error er
   }
 }
 
-void Core::Overdue::ended(Core& core, uint32_t slot, const Error& error) {
+void Core::Overdue::ended(Core& core, uint32_t worker, uint32_t slot) {
+  const Error& why = core.workers_[worker].condemned->error;
+  const Error error(why.code(), why.scope(), why.message() + core.workers_[worker].last_lines,
+                    why.where());
   const bool cancelled = error.code() == Code::kCancelled;
   RunRecord& run = *core.runs_[core.sched_.slot(slot).run % core.runs_.size()];
   ++run.kills;

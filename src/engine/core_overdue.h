@@ -15,7 +15,7 @@ namespace strata::engine {
 struct Core::Overdue {
   static void check(Core& core, base::Instant now);
   // The worker of a condemned task is gone.
-  static void ended(Core& core, uint32_t slot, const Error& error);
+  static void ended(Core& core, uint32_t worker, uint32_t slot);
   static void forget_grace(Core& core, const RunRecord& run);
   // The text of a task that ended by itself, after its deadline.
   static std::string late_text(uint32_t deadline_ms, const mailbox::Completion& completion,

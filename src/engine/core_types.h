@@ -2,6 +2,7 @@
 // No behaviour.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -99,6 +100,13 @@ struct Awaited {
   bool ready() const { return endpoint != nullptr ? endpoint->has_news_ahead(ahead) : news->any(); }
 };
 
+// A count that another thread raises under the token, looked at without it.
+struct Changed {
+  const std::atomic<uint64_t>* count;
+  uint64_t seen;
+  bool now() const { return count->load(std::memory_order_relaxed) != seen; }
+};
+
 // What a waiting thread must hear of; counted for each that waits.
 enum class Wake : uint8_t {
   kRunEnd,  // no more than what the engine itself needs
@@ -179,6 +187,7 @@ struct alignas(64) WorkerEntry {
   bool in_posted = false;  // in Core::posted_
   bool doubted = false;    // its end has been asked for: it is given nothing more
   std::string loss;
+  std::string last_lines;         // that the task wrote which it ran then
   std::string doubt;              // why its end has been asked for, where it has
   std::deque<Control> controls;   // not posted yet, then the posted one in front
   base::Instant control_since{};  // when its lane became free for the posted control

@@ -79,7 +79,12 @@ void CallFrame::log(const strata_call* raw, int32_t level, const char* text, uin
   static constexpr const char* kLevels[] = {"trace", "debug", "info", "warning", "error"};
   const auto* const self = static_cast<const CallFrame*>(raw->runtime);
   const char* const name = level >= 0 && level <= 4 ? kLevels[level] : "info";
-  fmt::print(stderr, "[{} {}] {}\n", self->path_, name, base::cut_text({text, n}, 8192));
+  const std::string_view shown = base::cut_text({text, n}, 8192);
+  if (self->path_in_logs_) {
+    fmt::print(stderr, "[{} {}] {}\n", self->path_, name, shown);
+  } else {
+    fmt::print(stderr, "{}: {}\n", name, shown);
+  }
 }
 
 }  // namespace strata::runtime

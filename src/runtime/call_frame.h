@@ -30,6 +30,8 @@ class CallFrame {
   CallFrame& operator=(const CallFrame&) = delete;
 
   const std::string& path() const { return path_; }
+  // Whoever reads this process's stderr puts the path before each line.
+  void omit_path() { path_in_logs_ = false; }
 
   // Forgets the task before: no result and no text.
   void clear();
@@ -54,6 +56,7 @@ class CallFrame {
   static void log(const strata_call* raw, int32_t level, const char* text, uint64_t n);
 
   std::string path_;
+  bool path_in_logs_ = true;
   Cancelled cancelled_{};
   base::Instant deadline_ = base::Instant::never();  // of the task that runs
   std::vector<std::byte> result_;

@@ -22,6 +22,7 @@
 #include "os/pid_fd.h"
 #include "os/shared_region.h"
 #include "os/timer_fd.h"
+#include "runtime/output_reader.h"
 #include "runtime/pause.h"
 
 namespace strata::runtime {
@@ -52,6 +53,7 @@ class ThreadWorld {
     const device::ChipNote* note = nullptr;
     int pid = 0;
     os::PidFd pidfd;
+    std::string last_lines;  // that it wrote before its end
     bool spawned = false;
     bool gone = false;
   };
@@ -62,8 +64,6 @@ class ThreadWorld {
 
   // Before the engine thread runs. Worker numbers are spawn ids, and the core has these workers.
   Result<void> watch_server(os::ForkServer& server, uint32_t children);
-  // Of all processes of this Worker; before any of its children has started.
-  void set_permits(int permits) { hub_.format(permits); }
   // Its spawn is asked for next.
   void expect_child(uint32_t worker, const device::ChipNote* note = nullptr) {
     children_[worker].spawned = true;
@@ -71,16 +71,23 @@ class ThreadWorld {
     ++alive_;
   }
   void forget_server();
+  // What reads the children's output; null: nobody. It outlives the children.
+  void set_output(OutputReader* output) { output_ = output; }
   int signal_fd() const { return signal_.fd(); }
   mailbox::WaiterOptions waiter_options() const { return spin_; }
   // Under the token.
   const Child& child(uint32_t worker) const { return children_[worker]; }
+  // Of a child that is gone; empty for what is no process.
+  std::string_view last_lines(uint32_t worker) const {
+    return worker < children_.size() ? children_[worker].last_lines : std::string_view();
+  }
   uint32_t children_alive() const { return alive_; }
 
   // --- the policy of engine::Front
   base::Instant now();
   const void* self() const;
   bool spin(const std::vector<engine::Awaited>& awaited);
+  bool linger(const std::vector<engine::Awaited>& awaited, const engine::Changed& changed);
   template <class HasNews>
   bool prepare_sleep(HasNews&& has_news) {
     return hub_.prepare_sleep(std::forward<HasNews>(has_news));
@@ -104,6 +111,8 @@ class ThreadWorld {
   void lose(engine::Core& core, uint32_t worker, const std::string& reason);
   // Policy of the waiters of this process.
   struct Spin;
+  // Of the calling thread, which leads.
+  mailbox::Waiter& waiter();
 
   os::SharedRegion& heap_;
   std::string path_;
@@ -115,6 +124,7 @@ class ThreadWorld {
   os::EventFd kick_;
   os::TimerFd watch_;
   os::ForkServer* server_ = nullptr;
+  OutputReader* output_ = nullptr;
   std::vector<Child> children_;
   uint32_t alive_ = 0;
   bool engine_sees_events_ = false;  // of the engine thread alone

@@ -77,7 +77,6 @@ WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap
     recorder_ = place_.timeline->recorder(trace::Role::kParent, path_);
   }
   const int cores = os::cores_in_affinity_mask();
-  if (place_.permits < 0) place_.permits = cores - 1;
   core_ = std::make_unique<engine::Core>(
       engine::CoreOptions{path_, spec_.limits, spec_.timeouts, random_bits(),
                           static_cast<uint32_t>(std::max(1, cores - 1)), recorder_.get()});
@@ -94,7 +93,8 @@ Result<void> WorkerCore::init() {
                                          ? "init of a closed Worker: create another"
                                          : "init was called before");
   }
-  Result<void> started = spec_.start == StartMethod::kInline ? start_inline() : start_children();
+  Result<void> started = must_not_drain("init");
+  if (started) started = spec_.start == StartMethod::kInline ? start_inline() : start_children();
   if (started) started = wait_ready();
   if (!started) {
     static_cast<void>(end_children());
@@ -139,7 +139,7 @@ Result<void> WorkerCore::start_children() {
     STRATA_TRY(heap_.set_inherited(true));
     if (timeline_) STRATA_TRY(timeline_->set_inherited(true));
   }
-  world_->set_permits(place_.permits - static_cast<int>(worker_count()) * permits_below());
+  if (count > 0) STRATA_TRY(capture_output());
   STRATA_TRY(make_chip_notes());
   STRATA_TRY(add_endpoints(count));
   if (count > 0) STRATA_TRY(world_->watch_server(*server_, count));
@@ -148,12 +148,36 @@ Result<void> WorkerCore::start_children() {
     for (const WorkerPlace::Heap& heap : place_.heaps) fds.push_back(heap.fd);
     if (place_.timeline != nullptr) fds.push_back(place_.timeline->fd());
     if (i < chip_count()) fds.push_back(chip_notes_[i].fd());
+    if (output_) {
+      STRATA_ASSIGN(const auto more, output_->open(i));
+      fds.insert(fds.end(), more.begin(), more.end());
+    }
     world_->expect_child(i, i < chip_count() ? &chip_note(i) : nullptr);
     STRATA_TRY(server_->spawn(i, runtime::encode(child_spec(i)), fds));
   }
   front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
   engine_ = std::thread([this] { front_->engine_main(); });
   return {};
+}
+
+// The children's stdout and stderr, where they are to be more than what this process's are.
+Result<void> WorkerCore::capture_output() {
+  if (spec_.output.mode == OutputMode::kInherit) return {};
+  const bool below = !place_.path.empty();
+  if (!os::output_files_are_possible()) {
+    if (!below) {
+      fmt::print(stderr,
+                 "strata: {}: with a limit on the size of files (ulimit -f) the children write to "
+                 "this process's stdout and stderr, and errors have no last lines\n",
+                 path_);
+    }
+    return {};
+  }
+  STRATA_ASSIGN(output_, runtime::OutputReader::create({spec_.output, path_, below}, [this] {
+                  return front_->look([](const engine::Core& core) { return !core.idle(); });
+                }));
+  world_->set_output(output_.get());
+  return output_->start();
 }
 
 Result<void> WorkerCore::add_endpoints(uint32_t count) {
@@ -177,12 +201,14 @@ Result<void> WorkerCore::wait_ready() {
   const bool ready = front_->wait(
       "its children to be ready", os::monotonic_now() + base::Duration::from_ms(limit_ms),
       [&](engine::Core& core) {
+        if (draining() != 0) return true;
         bool all = true;
         for (uint32_t worker = 0; worker < core.worker_count(); ++worker) {
           const engine::Core::WorkerState state = core.worker_state(worker);
           if (state == engine::Core::WorkerState::kLost) {
             lost = Error(Code::kEndpointFailed, Scope::kProcess,
-                         fmt::format("a child did not start: {}", core.loss_reason(worker)),
+                         fmt::format("a child did not start: {}{}", core.loss_reason(worker),
+                                     world_->last_lines(worker)),
                          core.worker_name(worker));
             return true;
           }
@@ -190,6 +216,7 @@ Result<void> WorkerCore::wait_ready() {
         }
         return all;
       });
+  STRATA_TRY(must_not_drain("init"));
   if (lost) return *std::move(lost);
   if (!ready) {
     return Error(Code::kDeadline, Scope::kProcess,
@@ -204,6 +231,10 @@ Result<void> WorkerCore::wait_ready() {
 // ---------------------------------------------------------------- close
 
 Result<void> WorkerCore::close() {
+  if (output_ && output_->is_this_thread()) {
+    return refuse(Code::kWrongState,
+                  "close inside WorkerSpec::output.on_line: return from it first");
+  }
   if (front_->is_building()) {
     return refuse(
         Code::kWrongState,
@@ -279,6 +310,7 @@ Result<void> WorkerCore::write_timeline() {
 void WorkerCore::finish_close() {
   front_->stop();
   if (engine_.joinable()) engine_.join();
+  if (output_) output_->stop();
   life_ = Life::kClosed;
 }
 

@@ -31,7 +31,6 @@ struct WorkerPlace {
   };
   std::string path = {};         // "L4/0"; empty for the root, which is "L4"
   std::vector<Heap> heaps = {};  // of the Workers above, the nearest first; they outlive this one
-  int permits = -1;              // to spin, of this Worker and all below it; -1: cores - 1
   // Of the root; null: none. It outlives this Worker.
   const runtime::Timeline* timeline = nullptr;
   std::string root_path = {};  // of a root that is not "L4"
@@ -46,6 +45,11 @@ class WorkerCore {
 
   Result<void> init();
   Result<void> close();
+  // A signal that asks for the end of the program: no run begins from then on. 0: none came. The
+  // flag and a write to the descriptor are all that a signal handler touches.
+  int draining() const { return draining_.load(std::memory_order_relaxed); }
+  std::atomic<int>* drain_flag() { return &draining_; }
+  int wake_fd() const { return world_->signal_fd(); }
 
   Result<engine::Core::NewBuffer> create_buffer(size_t nbytes);
   void release_buffer(uint32_t index);
@@ -130,7 +134,6 @@ class WorkerCore {
   uint32_t next_count() const { return worker_count() + chip_count(); }
   std::vector<Worker::Child> children(uint32_t begin, uint32_t end);
   std::vector<model::MappedSegment> segments() const;
-  int permits_below() const;
   engine::WorkerCaps caps_of(uint32_t worker) const;
   void heed_cancel();
   Result<void> start_inline();
@@ -147,6 +150,7 @@ class WorkerCore {
   runtime::ChildSpec child_spec(uint32_t worker) const;
   Result<void> start_children();
   Result<void> add_endpoints(uint32_t count);
+  Result<void> capture_output();
   Result<void> wait_ready();
   Result<void> end_children();
   Result<registry::PreparePayload> payload_of(const Callable& callable) const;
@@ -157,6 +161,7 @@ class WorkerCore {
                                                 std::span<const uint32_t> listed);
   void keep_blob(registry::EntryRef entry, uint32_t buffer);
   Result<void> must_run(const char* what);
+  Result<void> must_not_drain(const char* what) const;
   Result<void> must_own(const CallableHandle& handle) const;
   Result<void> must_build(const CallableHandle& handle) const;
   // Submits while all members have storage; takes back what it gave where that is refused.
@@ -185,10 +190,12 @@ class WorkerCore {
   std::vector<Blob> blobs_;  // of registered chip callables; under the step token
   std::unique_ptr<engine::Core> core_;
   std::unique_ptr<os::ForkServer> server_;
+  std::unique_ptr<runtime::OutputReader> output_;  // null: children write where this process does
   std::unique_ptr<runtime::ThreadWorld> world_;
   std::unique_ptr<engine::Front<runtime::ThreadWorld>> front_;
   std::thread engine_;
   std::atomic<Life> life_{Life::kCreated};
+  std::atomic<int> draining_{0};
   std::shared_ptr<engine::RunRecord> building_;   // of the thread that builds
   std::shared_ptr<engine::RunRecord> inner_run_;  // of the task of the Worker above
   runtime::Cancelled inner_cancelled_{};

@@ -47,12 +47,6 @@ std::vector<model::MappedSegment> WorkerCore::segments() const {
   return out;
 }
 
-// Workers below share all permits: their waits are short ones, and a wait of this Worker lasts as
-// long as what it has given them. What does not divide stays here.
-int WorkerCore::permits_below() const {
-  return place_.permits / std::max(1, static_cast<int>(worker_count()));
-}
-
 // Workers come first, the helper processes after them.
 engine::WorkerCaps WorkerCore::caps_of(uint32_t worker) const {
   constexpr uint32_t kPlain = 1u << static_cast<uint32_t>(CallableKind::kNativeImport) |
@@ -75,12 +69,13 @@ runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {
   out.heap_bytes.push_back(heap_.size());
   for (const WorkerPlace::Heap& heap : place_.heaps) out.heap_bytes.push_back(heap.bytes.size());
   out.spin = world_->waiter_options();
+  out.output = output_ != nullptr;
   if (worker < chip_count()) out.chip = spec_.chip;
   if (place_.timeline != nullptr) out.timeline_bytes = place_.timeline->bytes();
   if (worker < worker_count()) {
     out.worker = spec_.workers[worker];
     out.worker->allow_threads |= spec_.allow_threads;
-    out.permits = permits_below();
+    out.worker->output = {spec_.output.mode, spec_.output.lines_per_second};
   }
   return out;
 }
@@ -91,7 +86,6 @@ Result<void> WorkerCore::add_inline_workers() {
     spec.start = StartMethod::kInline;
     WorkerPlace place{fmt::format("{}/{}", path_, inline_workers_.size()),
                       {{heap_.fd(), heap_.bytes()}},
-                      0,
                       place_.timeline};
     place.heaps.insert(place.heaps.end(), place_.heaps.begin(), place_.heaps.end());
     STRATA_ASSIGN(std::shared_ptr<WorkerCore> core,
@@ -186,6 +180,7 @@ Result<std::shared_ptr<engine::RunRecord>> WorkerCore::begin_inner_run(
     runtime::Cancelled cancelled) {
   STRATA_TRY(must_run("a task"));
   inner_cancelled_ = cancelled;
+  if (output_) output_->watch();
   STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, front_->open_run());
   inner_run_ = building_ = run;
   const Result<void> begun =
