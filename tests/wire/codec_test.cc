@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/sha256.h"
-#include "tests/wire/messages.h"
+#include "messages.h"
 
 namespace strata::wire {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/crc32c.h"
 #include "base/prng.h"
-#include "tests/wire/messages.h"
+#include "messages.h"
 
 namespace strata::wire {
 namespace {
