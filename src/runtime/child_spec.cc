@@ -43,6 +43,7 @@ void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   out.put(spec.timeouts.close_ms);
   out.put(spec.timeouts.exit_ms);
   out.put(spec.timeouts.stall_report_ms);
+  out.put(spec.timeouts.deadline_grace_ms);
   out.put(static_cast<uint8_t>(spec.output.mode));
   out.put(spec.output.lines_per_second);
   out.put(static_cast<uint32_t>(spec.workers.size()));
@@ -82,6 +83,7 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
   spec.timeouts.close_ms = in.get<uint32_t>();
   spec.timeouts.exit_ms = in.get<uint32_t>();
   spec.timeouts.stall_report_ms = in.get<uint32_t>();
+  spec.timeouts.deadline_grace_ms = in.get<uint32_t>();
   spec.output.mode = static_cast<OutputMode>(in.get<uint8_t>());
   spec.output.lines_per_second = in.get<uint32_t>();
   const uint32_t workers = get_count(in, ok);
