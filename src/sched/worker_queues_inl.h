@@ -5,6 +5,21 @@
 
 namespace strata::sched {
 
+inline void WorkerQueues::close(uint32_t worker, bool returns) {
+  Worker& w = workers_[worker];
+  const bool was_coming = !w.open && !w.closed;
+  if (w.open) {
+    unlink(worker);
+    warm(worker);
+    --open_;
+    for_each_class(w, [](Class& c) { --c.open; });
+  }
+  w.open = false;
+  w.closed = !returns;
+  if (was_coming == returns) return;
+  for_each_class(w, [&](Class& c) { returns ? ++c.coming : --c.coming; });
+}
+
 inline uint32_t WorkerQueues::make_class(std::span<const uint32_t> workers) {
   uint32_t cls = kPools;
   while (cls < classes_.size() && classes_[cls].used) ++cls;
