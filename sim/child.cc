@@ -85,7 +85,7 @@ void Child::main() {
   side_.emplace(*std::move(attached));
   shared_->note(name_, EventKind::kWorkerStart, worker_);
   const int64_t spin = shared_->options.child_spin_ns;
-  Loop loop(*side_, *this, {.free_spin_ns = spin, .permit_spin_ns = 3 * spin});
+  Loop loop(*side_, *this, {.free_spin_ns = spin, .linger_ns = 3 * spin});
   if (loop.run() == mailbox::kExitAsked) {
     kill("it was told to end");
     return;

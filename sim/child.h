@@ -117,6 +117,7 @@ class Child {
   void sleep(const uint32_t* word);
   int64_t now_ns() const;
   void pause();
+  void yield() { pause(); }
 
   void main();
   uint32_t answer(uint32_t command, std::span<const std::byte> request, std::string* text);

@@ -51,8 +51,7 @@ Level::Level(Shared* shared)
       world_(shared->machine, parent_, &hub_, shared->options, shared->log, hooks()),
       front_(world_, core_),
       late_left_(shared->options.late_workers),
-      replacements_left_(shared->options.replacements),
-      permits_(std::max<int32_t>(1, static_cast<int32_t>(shared->options.workers) - 1)) {
+      replacements_left_(shared->options.replacements) {
   shared->level = &world_;
   shared->timeline = &timeline_;
   shared->heap = heap_.data();
@@ -107,7 +106,7 @@ void Level::end_by_engine(const engine::Kill& kill) {
 // ---------------------------------------------------------------- workers
 
 void Level::add_first_workers() {
-  hub_.format(permits_);
+  hub_.format();
   parent_->drain();
   front_.call([&](engine::Core& core) {
     for (uint32_t i = 0; i < shared_->options.inline_workers; ++i) add_inline(core);
@@ -184,7 +183,6 @@ void Level::arrived(engine::Core& core, const LevelWorld::Arrival& arrival) {
     core.start_worker(arrival.worker, world_.now());
     await_settled();
   } else {
-    if (core.holds_permit(arrival.worker)) hub_.release_permit();
     core.lose_worker(arrival.worker, arrival.reason);
     shared_->note("parent", EventKind::kWorkerLost, arrival.worker);
     if (replacements_left_ > 0 && !no_more_) {
@@ -506,7 +504,6 @@ void Level::check_quiet() {
   need(!core_.has_news(), "there is news that nobody takes");
   need(!core_.has_wakes() && !core_.has_chores(), "something is left to be carried out");
   const auto* const hub = reinterpret_cast<const mailbox::HubLayout*>(hub_pages_.data());
-  need(hub->permits.free == permits_, "a permit to spin is missing");
   need(hub->parent_sleep.asleep == 0, "the parent is said to be asleep");
   for (const auto& child : children_) {
     need(child == nullptr || !child->alive(), "a child is alive");

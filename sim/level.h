@@ -154,7 +154,6 @@ class Level {
   uint32_t replacements_left_;
   bool no_more_ = false;
   bool awaits_settled_ = false;
-  int32_t permits_ = 1;
   std::vector<std::shared_ptr<SimBuffer>> buffers_;
   std::vector<std::shared_ptr<SimCallable>> callables_;
   std::vector<std::unique_ptr<SimRun>> runs_;

@@ -73,14 +73,23 @@ std::string_view LevelWorld::who() {
 
 bool LevelWorld::spin(const std::vector<engine::Awaited>& awaited) {
   uint64_t looks = machine_->prng().below(options_.spin_looks + 1);
-  const bool permit = looks > 4 && hub_->acquire_permit();
-  if (!permit) looks = std::min<uint64_t>(looks, 4);
   bool news = false;
   for (; looks > 0 && !news; --looks) {
     for (const engine::Awaited& one : awaited) news = news || one.ready();
     scheduler().yield();
   }
-  if (permit) hub_->release_permit();
+  return news;
+}
+
+bool LevelWorld::linger(const std::vector<engine::Awaited>& awaited,
+                        const engine::Changed& changed) {
+  bool news = false;
+  for (uint64_t looks = machine_->prng().below(options_.spin_looks + 1); looks > 0 && !news;
+       --looks) {
+    scheduler().yield();
+    news = changed.now();
+    for (const engine::Awaited& one : awaited) news = news || one.ready();
+  }
   return news;
 }
 

@@ -58,6 +58,7 @@ class LevelWorld {
   base::Instant now();
   const void* self();
   bool spin(const std::vector<engine::Awaited>& awaited);
+  bool linger(const std::vector<engine::Awaited>& awaited, const engine::Changed& changed);
   template <class HasNews>
   bool prepare_sleep(HasNews&& has_news) {
     if (hub_->prepare_sleep(has_news)) {

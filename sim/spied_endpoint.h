@@ -59,7 +59,6 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
   bool has_news() const override { return inner_->has_news(); }
   bool has_news_ahead(uint32_t ahead) const override { return inner_->has_news_ahead(ahead); }
   Result<void> poll(engine::EndpointSink& sink) override { return inner_->poll(sink); }
-  bool held_permit() const override { return inner_->held_permit(); }
   void set_where(std::string where) override { inner_->set_where(std::move(where)); }
   const std::string& where() const override { return inner_->where(); }
 

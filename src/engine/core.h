@@ -51,7 +51,6 @@ class Core final : private EndpointSink {
   void name_worker(uint32_t worker, std::string where) {
     workers_[worker].endpoint->set_where(std::move(where));
   }
-  bool holds_permit(uint32_t worker) const { return workers_[worker].endpoint->held_permit(); }
   std::string worker_name(uint32_t worker) const;
   // From here on a task that no live worker can take is skipped, instead of waiting for one.
   void expect_no_more_workers() { workers_expected_ = false; }

@@ -2,6 +2,7 @@
 // No behaviour.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -96,6 +97,13 @@ struct Awaited {
   uint32_t ahead;
   const NewsSet* news = nullptr;
   bool ready() const { return endpoint != nullptr ? endpoint->has_news_ahead(ahead) : news->any(); }
+};
+
+// A count that another thread raises under the token, looked at without it.
+struct Changed {
+  const std::atomic<uint64_t>* count;
+  uint64_t seen;
+  bool now() const { return count->load(std::memory_order_relaxed) != seen; }
 };
 
 // What a waiting thread must hear of; counted for each that waits.

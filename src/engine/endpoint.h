@@ -63,9 +63,6 @@ class WorkerEndpoint {
   // The worker is gone and poll() finds no more.
   virtual void abandon(EndpointSink& sink) = 0;
 
-  // It spun with a permit when it died.
-  virtual bool held_permit() const { return false; }
-
   // "pid 4711", for texts.
   virtual void set_where(std::string) {}
   virtual const std::string& where() const = 0;

@@ -17,7 +17,8 @@
 //     struct Mutex { lock, unlock };
 //     base::Instant now();
 //     const void* self();                            names the calling thread
-//     bool spin(endpoints, Waiting);                 without the token; true: there is news
+//     bool spin(endpoints);                          without the token; true: there is news
+//     bool linger(endpoints, Changed);               the same, for longer, giving the core away
 //     template <F> bool prepare_sleep(F has_news);   with the token
 //     void finish_sleep();                           with the token
 //     void lead_sleep(base::Instant until);          without; children, kernel events, kick_lead
@@ -122,7 +123,7 @@ class Front {
   bool watch_armed_ = false;
   bool stopping_ = false;
   bool inline_runs_ = false;
-  uint64_t epoch_ = 0;              // of announcements
+  std::atomic<uint64_t> epoch_{0};  // of announcements; written under the token
   std::atomic<uint64_t> calls_{0};  // of user threads; written under the token
   uint32_t steps_ = 0;              // since the kernel was last looked at
   bool build_taken_ = false;

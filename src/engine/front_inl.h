@@ -64,7 +64,7 @@ void Front<World>::run_inline(std::unique_lock<typename World::Mutex>& token) {
 template <class World>
 void Front<World>::announce() {
   if (!core_.take_notable()) return;
-  ++epoch_;
+  epoch_.store(epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (parked_ > 0) world_.unpark_all();
   if (leader_sleeps_) world_.kick_lead();
 }
@@ -111,23 +111,29 @@ base::Instant Front<World>::clamp(base::Instant until) {
   return until;
 }
 
-// Spins, then sleeps until something may have happened. False: the lead was taken away meanwhile.
+// Spins, lingers, then sleeps until something may have happened. False: the lead was taken away
+// meanwhile.
 template <class World>
 bool Front<World>::idle_as_leader(std::unique_lock<typename World::Mutex>& token,
                                   base::Instant until, std::vector<Awaited>* awaited) {
   const Lead mine = lead_;
-  const uint64_t epoch = epoch_;
+  // What another thread's call ends while this one spins may be what it waits for.
+  const Changed changed{&epoch_, epoch_.load(std::memory_order_relaxed)};
   core_.busy_endpoints(awaited);
   token.unlock();
-  const bool news = world_.spin(*awaited);
+  bool news = world_.spin(*awaited);
   token.lock();
   if (lead_ != mine) return false;
-  // What another thread's call ended while this one spun may be what it waits for.
-  if (news || epoch != epoch_) return true;
+  if (news || changed.now()) return true;
   if (core_.spread()) {
     STRATA_MARK("front: a sleeping worker is woken before the leader sleeps");
     return true;
   }
+  token.unlock();
+  news = world_.linger(*awaited, changed);
+  token.lock();
+  if (lead_ != mine) return false;
+  if (news || changed.now()) return true;
   core_.set_wake_points();
   if (!world_.prepare_sleep([this] { return core_.has_news(); })) return true;
   leader_sleeps_ = true;

@@ -58,7 +58,6 @@ class LocalMailboxEndpoint final : public WorkerEndpoint {
       sink.on_abandoned(task, ticket, started);
     });
   }
-  bool held_permit() const override { return parent_.held_permit(); }
 
   void set_where(std::string where) override { where_ = std::move(where); }
   const std::string& where() const override { return where_; }

@@ -60,8 +60,7 @@ class ChildLoop {
   bool ready() { return side_.have_work(); }
   void pause() { host_.pause(); }
   int64_t now_ns() { return host_.now_ns(); }
-  bool acquire_permit() { return side_.acquire_permit(); }
-  void release_permit() { side_.release_permit(); }
+  void yield() { host_.yield(); }
 
  private:
   void answer(const ControlView& control) {
@@ -82,6 +81,7 @@ class ChildLoop {
   void wait() {
     tell_parent(true);
     if (waiter_.spin(*this) == Waiter::Verdict::kReady) return;
+    if (waiter_.linger(*this) == Waiter::Verdict::kReady) return;
     if (!side_.prepare_sleep()) return;
     host_.sleep(side_.sleep_word());
     side_.finish_sleep();

@@ -71,11 +71,6 @@ class ChildSide {
   void finish_sleep();
   const uint32_t* sleep_word() const { return &region_->child_sleep.asleep; }
 
-  // A permit to spin for longer; noted in the region so that the parent can give it back should
-  // this process die with it.
-  bool acquire_permit();
-  void release_permit();
-
   bool cancelled(const TaskView& task) const {
     return memory_.load_relaxed(&region_->cancel.through) >= task.ticket;
   }

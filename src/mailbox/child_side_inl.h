@@ -219,20 +219,4 @@ void ChildSide<Memory>::finish_sleep() {
   memory_.store_relaxed(&region_->child_sleep.asleep, uint32_t{0});
 }
 
-template <class Memory>
-bool ChildSide<Memory>::acquire_permit() {
-  // Noted first: whoever dies in between is given back a permit that it had not taken, which the
-  // total bounds; the other order would lose one for good.
-  memory_.store_relaxed(&region_->child_progress.permit_held, uint32_t{1});
-  if (take_permit(memory_, hub_)) return true;
-  memory_.store_relaxed(&region_->child_progress.permit_held, uint32_t{0});
-  return false;
-}
-
-template <class Memory>
-void ChildSide<Memory>::release_permit() {
-  give_permit(memory_, hub_);
-  memory_.store_relaxed(&region_->child_progress.permit_held, uint32_t{0});
-}
-
 }  // namespace strata::mailbox

@@ -1,8 +1,7 @@
-// Hub: the parent's view of the memory that all children of one Worker share: its own sleep flag
-// and the permits to spin.
+// Hub: the parent's view of the memory that all children of one Worker share: its own sleep flag.
 //
 // Not a waiter: the driver sleeps, in its epoll. prepare_sleep and finish_sleep by the one thread
-// that holds the step token; permits by any thread.
+// that holds the step token.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +12,6 @@
 
 namespace strata::mailbox {
 
-// One of the permits that all processes of the local tree share; never below zero.
-template <class Memory>
-bool take_permit(const Memory& memory, HubLayout* hub) {
-  int32_t free = memory.load_relaxed(&hub->permits.free);
-  while (free > 0) {
-    if (memory.compare_exchange(&hub->permits.free, free, free - 1)) return true;
-    free = memory.load_relaxed(&hub->permits.free);
-  }
-  STRATA_MARK("mailbox: no permit to spin");
-  return false;
-}
-
-// Never above the total: who dies between taking a permit and noting it is counted once too often.
-template <class Memory>
-void give_permit(const Memory& memory, HubLayout* hub) {
-  const int32_t total = memory.load_relaxed(&hub->permits.total);
-  int32_t free = memory.load_relaxed(&hub->permits.free);
-  while (free < total) {
-    if (memory.compare_exchange(&hub->permits.free, free, free + 1)) return;
-    free = memory.load_relaxed(&hub->permits.free);
-  }
-}
-
 template <class Memory>
 class Hub {
  public:
@@ -44,11 +20,9 @@ class Hub {
   // `hub` is a mapping of kBytes zeroed bytes that outlives this.
   Hub(Memory memory, void* hub) : memory_(memory), hub_(static_cast<HubLayout*>(hub)) {}
 
-  // Before the first child attaches. permits: cores in the affinity mask minus one.
-  void format(int32_t permits) {
+  // Before the first child attaches.
+  void format() {
     HeaderLine header = make_header(kHubMagic, sizeof(HubLayout));
-    memory_.store_relaxed(&hub_->permits.free, permits);
-    memory_.store_relaxed(&hub_->permits.total, permits);
     write_header(memory_, &hub_->header, header);
   }
 
@@ -64,9 +38,6 @@ class Hub {
     return false;
   }
   void finish_sleep() { memory_.store_relaxed(&hub_->parent_sleep.asleep, uint32_t{0}); }
-
-  bool acquire_permit() { return take_permit(memory_, hub_); }
-  void release_permit() { give_permit(memory_, hub_); }
 
  private:
   Memory memory_;

@@ -51,7 +51,6 @@ constexpr uint64_t compute_layout_id() {
            uint64_t{offsetof(RegionLayout, args)},
            uint64_t{offsetof(RegionLayout, results)},
            uint64_t{sizeof(RegionLayout)},
-           uint64_t{offsetof(HubLayout, permits)},
            uint64_t{sizeof(HubLayout)},
        }) {
     hash = mix(hash, value);

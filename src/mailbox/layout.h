@@ -18,7 +18,6 @@
 //   completions[i].state           child rel               parent acq          itself
 //   results bytes                  child plain             parent plain        completions[i].state
 //   child_progress.consumed        child rel               parent acq          itself
-//   child_progress.permit_held     child rlx               parent, child dead  its death
 //   parent_progress.results_freed  parent rel              child acq           itself
 //   parent_progress.wake_at        parent rlx              child rlx           hub asleep, acq
 //   cancel.through                 parent rlx              child rlx           itself
@@ -29,7 +28,6 @@
 //                                  parent CAS (1 to 0)
 //   hub parent_sleep.asleep        parent rel (1, 0),      children acq        the two fences below
 //                                  child CAS (1 to 0)
-//   hub permits                    RMW by all              all, rlx            itself
 //
 // Wake-up: who publishes does payload, release store of the state word, seq_cst FENCE, load of the
 // other side's sleep flag. Who sleeps stores the flag, seq_cst FENCE, looks again at the words that
@@ -135,7 +133,6 @@ struct ParentProgress {
 };
 struct ChildProgress {
   uint64_t consumed;  // the child has passed all tickets up to this one; written after skips only
-  uint32_t permit_held;
 };
 struct SleepLine {
   uint32_t asleep;  // 1 asleep, 0 awake; the child's is its futex word
@@ -160,15 +157,9 @@ struct RegionLayout {
   alignas(kLineBytes) std::byte results[kResultsRingBytes];
 };
 
-struct PermitLine {
-  int32_t free;
-  int32_t total;
-};
-
 struct HubLayout {
   alignas(kLineBytes) HeaderLine header;
   alignas(kLineBytes) SleepLine parent_sleep;
-  alignas(kLineBytes) PermitLine permits;
 };
 
 static_assert(sizeof(HeaderLine) == 128 && sizeof(TaskEntry) == 64 &&
@@ -187,8 +178,7 @@ static_assert(offsetof(RegionLayout, parent_progress) == 128 &&
               offsetof(RegionLayout, completions) == 896 + 4096 &&
               offsetof(RegionLayout, request_bytes) == 896 + 8192 &&
               offsetof(RegionLayout, args) == 896 + 8192 + 16384);
-static_assert(offsetof(HubLayout, parent_sleep) == 128 && offsetof(HubLayout, permits) == 256 &&
-              sizeof(HubLayout) == 384);
+static_assert(offsetof(HubLayout, parent_sleep) == 128 && sizeof(HubLayout) == 256);
 
 // What a mapping must hold: whole pages.
 inline constexpr size_t kRegionBytes = (sizeof(RegionLayout) + 4095) / 4096 * 4096;

@@ -117,8 +117,6 @@ class ParentSide {
   // that is still outstanding, oldest first. `started` is true where it may have run.
   template <class Fn>
   void abandon(Fn&& on_entry);
-  // The child is dead: whether it spun with a permit of the hub, which is then given back for it.
-  bool held_permit() const { return memory_.load_relaxed(&region_->child_progress.permit_held); }
 
   // Tickets that are queued or started as far as the parent has polled.
   uint32_t outstanding() const { return outstanding_; }

@@ -45,6 +45,10 @@ Result<int> thread_count() {
   return count;
 }
 
+void yield_core() {
+  sched_yield();
+}
+
 int cores_in_affinity_mask() {
   // The kernel refuses a mask that is shorter than its own.
   for (int cores = CPU_SETSIZE; cores <= kCoresMax; cores *= 2) {

@@ -16,6 +16,9 @@ Result<int> thread_count();
 // Cores that this thread may run on; at least one.
 int cores_in_affinity_mask();
 
+// Lets others run on this core; returns at once where nobody wants it.
+void yield_core();
+
 // What makes a fork without exec unsafe.
 struct ForkHazards {
   int other_threads = 0;

@@ -18,6 +18,7 @@
 #include "os/clock.h"
 #include "os/event_fd.h"
 #include "os/futex.h"
+#include "os/process.h"
 #include "runtime/call_frame.h"
 #include "runtime/pause.h"
 #include "runtime/task_trace.h"
@@ -56,6 +57,7 @@ class ChildHost {
   }
   int64_t now_ns() { return os::monotonic_now().ns; }
   void pause() { cpu_pause(); }
+  void yield() { os::yield_core(); }
 
  private:
   struct Asked {

@@ -106,7 +106,7 @@ Result<std::shared_ptr<WorkerCore>> start_worker(const ChildSpec& spec, Mappings
   STRATA_TRY(mapped.region.set_inherited(false));
   STRATA_TRY(mapped.hub.set_inherited(false));
   if (mapped.timeline) STRATA_TRY(mapped.timeline->set_inherited(false));
-  WorkerPlace place{spec.path, {}, spec.permits, mapped.timeline.get()};
+  WorkerPlace place{spec.path, {}, mapped.timeline.get()};
   for (os::SharedRegion& heap : mapped.heaps) {
     STRATA_TRY(heap.set_inherited(false));
     place.heaps.push_back({heap.fd(), heap.bytes()});

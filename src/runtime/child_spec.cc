@@ -96,9 +96,8 @@ std::vector<std::byte> encode(const ChildSpec& spec) {
   out.put(static_cast<uint32_t>(spec.heap_bytes.size()));
   for (const uint64_t bytes : spec.heap_bytes) out.put(bytes);
   out.put(spec.spin.free_spin_ns);
-  out.put(spec.spin.permit_spin_ns);
+  out.put(spec.spin.linger_ns);
   out.put(spec.spin.polls_without_pause);
-  out.put(spec.permits);
   out.put(spec.timeline_bytes);
   out.put(static_cast<uint8_t>(spec.worker.has_value()));
   if (spec.worker) put_worker(out, *spec.worker);
@@ -118,9 +117,8 @@ Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes) {
     spec.heap_bytes.push_back(in.get<uint64_t>());
   }
   spec.spin.free_spin_ns = in.get<int64_t>();
-  spec.spin.permit_spin_ns = in.get<int64_t>();
+  spec.spin.linger_ns = in.get<int64_t>();
   spec.spin.polls_without_pause = in.get<int>();
-  spec.permits = in.get<int32_t>();
   spec.timeline_bytes = in.get<uint64_t>();
   const uint8_t is_worker = in.get<uint8_t>();
   if (is_worker == 1 && ok && in.ok()) {

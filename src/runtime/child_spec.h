@@ -26,7 +26,6 @@ struct ChildSpec {
   std::vector<uint64_t> heap_bytes;  // by segment
   mailbox::WaiterOptions spin;
   std::optional<WorkerSpec> worker;  // it is a Worker itself
-  int32_t permits = 0;               // to spin, for that Worker and its children
   std::optional<ChipSpec> chip;      // it is a chip
   uint64_t timeline_bytes = 0;       // 0: no timeline
 };

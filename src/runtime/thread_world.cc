@@ -35,7 +35,9 @@ void must(const Result<void>& result) {
 struct ThreadWorld::Spin {
   ThreadWorld& world;
   const std::vector<engine::Awaited>& awaited;
+  const engine::Changed* changed;
   bool ready() const {
+    if (changed != nullptr && changed->now()) return true;
     for (const engine::Awaited& one : awaited) {
       if (one.ready()) return true;
     }
@@ -43,8 +45,7 @@ struct ThreadWorld::Spin {
   }
   void pause() const { cpu_pause(); }
   int64_t now_ns() const { return os::monotonic_now().ns; }
-  bool acquire_permit() { return world.hub_.acquire_permit(); }
-  void release_permit() { world.hub_.release_permit(); }
+  void yield() { os::yield_core(); }
 };
 
 Result<std::unique_ptr<ThreadWorld>> ThreadWorld::create(os::SharedRegion& hub,
@@ -77,11 +78,11 @@ ThreadWorld::ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::str
   const int cores = os::cores_in_affinity_mask();
   // On one core a spinner only keeps the other from what it waits for.
   if (cores == 1) {
-    spin_ = {0, 0};
+    spin_ = {.free_spin_ns = 0, .linger_ns = 0};
   } else {
     spin_.polls_without_pause = 64;
   }
-  hub_.format(cores - 1);
+  hub_.format();
   user_waiter_ = mailbox::Waiter(spin_);
   engine_waiter_ = mailbox::Waiter(spin_);
 }
@@ -111,11 +112,19 @@ const void* ThreadWorld::self() const {
   return &here;
 }
 
+mailbox::Waiter& ThreadWorld::waiter() {
+  return self() == engine_self_.load(std::memory_order_relaxed) ? engine_waiter_ : user_waiter_;
+}
+
 bool ThreadWorld::spin(const std::vector<engine::Awaited>& awaited) {
-  mailbox::Waiter& waiter =
-      self() == engine_self_.load(std::memory_order_relaxed) ? engine_waiter_ : user_waiter_;
-  Spin policy{*this, awaited};
-  return waiter.spin(policy) == mailbox::Waiter::Verdict::kReady;
+  Spin policy{*this, awaited, nullptr};
+  return waiter().spin(policy) == mailbox::Waiter::Verdict::kReady;
+}
+
+bool ThreadWorld::linger(const std::vector<engine::Awaited>& awaited,
+                         const engine::Changed& changed) {
+  Spin policy{*this, awaited, &changed};
+  return waiter().linger(policy) == mailbox::Waiter::Verdict::kReady;
 }
 
 void ThreadWorld::lead_sleep(base::Instant deadline) {
@@ -217,7 +226,6 @@ void ThreadWorld::lose(engine::Core& core, uint32_t worker, const std::string& r
   if (child.gone) return;
   child.gone = true;
   if (child.spawned) --alive_;
-  if (core.holds_permit(worker)) hub_.release_permit();
   core.lose_worker(worker, reason);
 }
 

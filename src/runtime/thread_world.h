@@ -62,8 +62,6 @@ class ThreadWorld {
 
   // Before the engine thread runs. Worker numbers are spawn ids, and the core has these workers.
   Result<void> watch_server(os::ForkServer& server, uint32_t children);
-  // Of all processes of this Worker; before any of its children has started.
-  void set_permits(int permits) { hub_.format(permits); }
   // Its spawn is asked for next.
   void expect_child(uint32_t worker, const device::ChipNote* note = nullptr) {
     children_[worker].spawned = true;
@@ -81,6 +79,7 @@ class ThreadWorld {
   base::Instant now();
   const void* self() const;
   bool spin(const std::vector<engine::Awaited>& awaited);
+  bool linger(const std::vector<engine::Awaited>& awaited, const engine::Changed& changed);
   template <class HasNews>
   bool prepare_sleep(HasNews&& has_news) {
     return hub_.prepare_sleep(std::forward<HasNews>(has_news));
@@ -104,6 +103,8 @@ class ThreadWorld {
   void lose(engine::Core& core, uint32_t worker, const std::string& reason);
   // Policy of the waiters of this process.
   struct Spin;
+  // Of the calling thread, which leads.
+  mailbox::Waiter& waiter();
 
   os::SharedRegion& heap_;
   std::string path_;

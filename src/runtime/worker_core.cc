@@ -77,7 +77,6 @@ WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap
     recorder_ = place_.timeline->recorder(trace::Role::kParent, path_);
   }
   const int cores = os::cores_in_affinity_mask();
-  if (place_.permits < 0) place_.permits = cores - 1;
   core_ = std::make_unique<engine::Core>(
       engine::CoreOptions{path_, spec_.limits, spec_.timeouts, random_bits(),
                           static_cast<uint32_t>(std::max(1, cores - 1)), recorder_.get()});
@@ -139,7 +138,6 @@ Result<void> WorkerCore::start_children() {
     STRATA_TRY(heap_.set_inherited(true));
     if (timeline_) STRATA_TRY(timeline_->set_inherited(true));
   }
-  world_->set_permits(place_.permits - static_cast<int>(worker_count()) * permits_below());
   STRATA_TRY(make_chip_notes());
   STRATA_TRY(add_endpoints(count));
   if (count > 0) STRATA_TRY(world_->watch_server(*server_, count));

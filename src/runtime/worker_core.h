@@ -31,7 +31,6 @@ struct WorkerPlace {
   };
   std::string path = {};         // "L4/0"; empty for the root, which is "L4"
   std::vector<Heap> heaps = {};  // of the Workers above, the nearest first; they outlive this one
-  int permits = -1;              // to spin, of this Worker and all below it; -1: cores - 1
   // Of the root; null: none. It outlives this Worker.
   const runtime::Timeline* timeline = nullptr;
   std::string root_path = {};  // of a root that is not "L4"
@@ -130,7 +129,6 @@ class WorkerCore {
   uint32_t next_count() const { return worker_count() + chip_count(); }
   std::vector<Worker::Child> children(uint32_t begin, uint32_t end);
   std::vector<model::MappedSegment> segments() const;
-  int permits_below() const;
   engine::WorkerCaps caps_of(uint32_t worker) const;
   void heed_cancel();
   Result<void> start_inline();

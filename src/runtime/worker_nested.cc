@@ -47,12 +47,6 @@ std::vector<model::MappedSegment> WorkerCore::segments() const {
   return out;
 }
 
-// Workers below share all permits: their waits are short ones, and a wait of this Worker lasts as
-// long as what it has given them. What does not divide stays here.
-int WorkerCore::permits_below() const {
-  return place_.permits / std::max(1, static_cast<int>(worker_count()));
-}
-
 // Workers come first, the helper processes after them.
 engine::WorkerCaps WorkerCore::caps_of(uint32_t worker) const {
   constexpr uint32_t kPlain = 1u << static_cast<uint32_t>(CallableKind::kNativeImport) |
@@ -80,7 +74,6 @@ runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {
   if (worker < worker_count()) {
     out.worker = spec_.workers[worker];
     out.worker->allow_threads |= spec_.allow_threads;
-    out.permits = permits_below();
   }
   return out;
 }
@@ -91,7 +84,6 @@ Result<void> WorkerCore::add_inline_workers() {
     spec.start = StartMethod::kInline;
     WorkerPlace place{fmt::format("{}/{}", path_, inline_workers_.size()),
                       {{heap_.fd(), heap_.bytes()}},
-                      0,
                       place_.timeline};
     place.heaps.insert(place.heaps.end(), place_.heaps.begin(), place_.heaps.end());
     STRATA_ASSIGN(std::shared_ptr<WorkerCore> core,

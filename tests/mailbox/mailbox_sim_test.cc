@@ -152,7 +152,7 @@ class Story {
     const SimMemory memory(parent_process_);
     Hub<SimMemory> hub(memory, hub_);
     Parent side(memory, region_);
-    hub.format(1);
+    hub.format();
     side.format();
     parent_process_->drain();  // it makes the child by a system call
     child_process_->adopt(scheduler_.spawn("child", [this] { child(); }));

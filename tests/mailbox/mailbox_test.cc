@@ -26,7 +26,7 @@ std::vector<std::byte> filled(size_t bytes, int value) {
 class Mailbox : public testing::Test {
  protected:
   Mailbox() {
-    hub.format(2);
+    hub.format();
     parent.format();
   }
   Child attach() { return Child::attach({}, region_memory.span(), hub_memory.span()).value(); }
@@ -266,23 +266,6 @@ TEST_F(Mailbox, AfterAChildsDeathEachTicketIsKnownStartedOrNot) {
   EXPECT_EQ(parent.outstanding(), 0u);
 }
 
-TEST_F(Mailbox, PermitsAreBoundedAndComeBackAfterADeath) {
-  Child child = attach();
-  EXPECT_TRUE(child.acquire_permit());
-  EXPECT_TRUE(parent.held_permit());
-  EXPECT_TRUE(hub.acquire_permit());
-  EXPECT_FALSE(hub.acquire_permit());
-  hub.release_permit();  // the parent's own
-  if (parent.held_permit()) hub.release_permit();
-  EXPECT_TRUE(hub.acquire_permit());
-  EXPECT_TRUE(hub.acquire_permit());
-  EXPECT_FALSE(hub.acquire_permit());
-  for (int i = 0; i < 5; ++i) hub.release_permit();
-  EXPECT_TRUE(hub.acquire_permit());
-  EXPECT_TRUE(hub.acquire_permit());
-  EXPECT_FALSE(hub.acquire_permit());
-}
-
 // ---- what does not fit together
 
 TEST_F(Mailbox, AnotherLayoutIsRefusedInWords) {
@@ -309,7 +292,7 @@ TEST_F(Mailbox, AWrongMagicVersionOrSizeIsRefused) {
   EXPECT_FALSE(Child::attach({}, region_memory.span().first(4096), hub_memory.span()).ok());
   reinterpret_cast<HubLayout*>(hub_memory.data())->header.layout_id = 0;
   EXPECT_NE(attach_error().find("the hub was laid out by"), std::string::npos);
-  hub.format(1);
+  hub.format();
   EXPECT_EQ(attach_error(), "");
 }
 

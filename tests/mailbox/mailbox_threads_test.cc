@@ -55,7 +55,7 @@ constexpr uint32_t kStopCallable = 99;
 class TwoThreads {
  public:
   explicit TwoThreads(uint64_t tasks) : tasks_(tasks), started_(tasks + 1), ended_(tasks + 1) {
-    hub_.format(1);
+    hub_.format();
     parent_.format();
   }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace strata::mailbox {
 namespace {
 
@@ -10,8 +12,8 @@ namespace {
 struct FakeWait {
   int64_t now = 0;
   int64_t ready_at = 0;
-  int permits = 1;
-  int permits_asked = 0;
+  int yields = 0;
+  int64_t yield_ns = 500;
   int clock_reads = 0;
 
   bool ready() { return now >= ready_at; }
@@ -20,80 +22,107 @@ struct FakeWait {
     ++clock_reads;
     return now;
   }
-  bool acquire_permit() {
-    ++permits_asked;
-    if (permits == 0) return false;
-    --permits;
-    return true;
+  void yield() {
+    ++yields;
+    now += yield_ns;
   }
-  void release_permit() { ++permits; }
 };
 
 using Verdict = Waiter::Verdict;
 
-// A wait that ends in a sleep of that length.
-void sleep_for(Waiter& waiter, FakeWait& wait, int64_t ns) {
+// What a driver does: spins, lingers, sleeps.
+void wait_for(Waiter& waiter, FakeWait& wait, int64_t ns) {
   wait.ready_at = wait.now + ns;
   if (waiter.spin(wait) == Verdict::kReady) return;
+  if (waiter.linger(wait) == Verdict::kReady) return;
   wait.now = std::max(wait.now, wait.ready_at);
   waiter.slept(wait.now);
 }
 
-TEST(Waiter, AsksNeitherClockNorPermitForWhatIsThere) {
+TEST(Waiter, AsksNoClockForWhatIsThere) {
   Waiter waiter;
   FakeWait wait;
   EXPECT_EQ(waiter.spin(wait), Verdict::kReady);
   EXPECT_EQ(wait.clock_reads, 0);
-  EXPECT_EQ(wait.permits_asked, 0);
   EXPECT_EQ(wait.now, 0);
 }
 
-TEST(Waiter, SpinsAMicrosecondWithoutAPermit) {
+TEST(Waiter, KeepsTheCoreForAMicrosecondAndNoLonger) {
   Waiter waiter;
-  FakeWait wait{.ready_at = 1'700, .permits = 0};
+  FakeWait wait{.ready_at = 1'700};
   EXPECT_EQ(waiter.spin(wait), Verdict::kReady);
-  EXPECT_EQ(wait.permits_asked, 0);
+  FakeWait longer{.ready_at = 15'000};
+  EXPECT_EQ(waiter.spin(longer), Verdict::kSleep);
+  EXPECT_LT(longer.now, 5'000);
+  EXPECT_EQ(wait.yields + longer.yields, 0);
 }
 
-TEST(Waiter, GoesOnWithAPermitAndGivesItBack) {
-  Waiter waiter;
-  FakeWait wait{.ready_at = 15'000};
-  EXPECT_EQ(waiter.spin(wait), Verdict::kReady);
-  EXPECT_EQ(wait.permits_asked, 1);
-  EXPECT_EQ(wait.permits, 1);
-}
-
-TEST(Waiter, SleepsWithoutAPermitAndAfterTheLongSpin) {
-  Waiter waiter;
-  FakeWait poor{.ready_at = 15'000, .permits = 0};
-  EXPECT_EQ(waiter.spin(poor), Verdict::kSleep);
-  EXPECT_LT(poor.now, 5'000);
-  FakeWait wait{.ready_at = 1'000'000};
-  EXPECT_EQ(waiter.spin(wait), Verdict::kSleep);
-  EXPECT_LT(wait.now, 25'000);
-  EXPECT_EQ(wait.permits, 1);
-}
-
-TEST(Waiter, StopsAskingAfterLongWaitsAndAsksAgainAfterShortOnes) {
+TEST(Waiter, LingersForAHundredMicrosecondsGivingTheCoreAway) {
   Waiter waiter;
   FakeWait wait;
-  for (int i = 0; i < 8; ++i) sleep_for(waiter, wait, 1'000'000);
-  EXPECT_FALSE(waiter.spin_pays());
-  wait.permits_asked = 0;
-  sleep_for(waiter, wait, 10'000);
-  EXPECT_EQ(wait.permits_asked, 0);
-  for (int i = 0; i < 8; ++i) sleep_for(waiter, wait, 10'000);
-  EXPECT_TRUE(waiter.spin_pays());
-  EXPECT_GT(wait.permits_asked, 0);
+  wait_for(waiter, wait, 80'000);
+  EXPECT_GT(wait.yields, 100);
+  EXPECT_LT(wait.now, 82'000);
+  FakeWait never{.ready_at = 1'000'000};
+  EXPECT_EQ(waiter.spin(never), Verdict::kSleep);
+  EXPECT_EQ(waiter.linger(never), Verdict::kSleep);
+  EXPECT_LT(never.now, 105'000);
 }
 
-TEST(Waiter, OneLongWaitAmongShortOnesDoesNotTurnTheSpinOff) {
+TEST(Waiter, StopsLingeringAfterLongWaitsAndBeginsAgainAfterShortOnes) {
+  Waiter waiter;
+  FakeWait wait;
+  for (int i = 0; i < 8; ++i) wait_for(waiter, wait, 1'000'000);
+  EXPECT_FALSE(waiter.lingering_pays());
+  wait.yields = 0;
+  wait_for(waiter, wait, 10'000);
+  EXPECT_EQ(wait.yields, 0);
+  for (int i = 0; i < 8; ++i) wait_for(waiter, wait, 10'000);
+  EXPECT_TRUE(waiter.lingering_pays());
+  EXPECT_GT(wait.yields, 0);
+}
+
+TEST(Waiter, OneLongWaitAmongShortOnesDoesNotTurnItOff) {
   Waiter waiter;
   FakeWait wait;
   for (int i = 0; i < 20; ++i) {
-    sleep_for(waiter, wait, i % 4 == 0 ? 1'000'000 : 5'000);
-    EXPECT_TRUE(waiter.spin_pays() || i == 0) << i;
+    wait_for(waiter, wait, i % 4 == 0 ? 1'000'000 : 5'000);
+    EXPECT_TRUE(waiter.lingering_pays() || i == 0) << i;
   }
+}
+
+TEST(Waiter, RestsWhereTheCoreIsWantedAndTwiceAsLongEachTime) {
+  Waiter waiter;
+  FakeWait wait{.yield_ns = 50'000};
+  std::vector<int> lingered;
+  for (int i = 0; i < 20; ++i) {
+    wait.yields = 0;
+    wait_for(waiter, wait, 90'000);
+    if (wait.yields > 0) {
+      EXPECT_EQ(wait.yields, 1);
+      lingered.push_back(i);
+    }
+  }
+  EXPECT_EQ(lingered, (std::vector<int>{0, 2, 5, 10, 19}));
+}
+
+TEST(Waiter, AfterAWaitThatLingeringEndedRestsAreShortAgain) {
+  Waiter waiter;
+  FakeWait wait{.yield_ns = 50'000};
+  for (int i = 0; i < 11; ++i) wait_for(waiter, wait, 90'000);
+  wait.yield_ns = 500;
+  for (int i = 0; i < 9; ++i) wait_for(waiter, wait, 90'000);
+  wait.yield_ns = 50'000;
+  wait.yields = 0;
+  for (int i = 0; i < 3; ++i) wait_for(waiter, wait, 90'000);
+  EXPECT_EQ(wait.yields, 2);
+}
+
+TEST(Waiter, WithoutTimeToLingerItSleepsAtOnce) {
+  Waiter waiter({.free_spin_ns = 0, .linger_ns = 0});
+  FakeWait wait;
+  wait_for(waiter, wait, 10'000);
+  EXPECT_EQ(wait.yields, 0);
 }
 
 }  // namespace

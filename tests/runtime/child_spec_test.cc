@@ -11,7 +11,6 @@ ChildSpec nested() {
   spec.path = "L5/1";
   spec.heap_bytes = {1 << 20, 1 << 21};
   spec.spin = {1, 2, 3};
-  spec.permits = 7;
   WorkerSpec host;
   host.level = 3;
   host.sub_workers = 2;
@@ -34,7 +33,6 @@ TEST(ChildSpec, ComesOverWhole) {
   EXPECT_EQ(got.path, "L5/1");
   EXPECT_EQ(got.heap_bytes, (std::vector<uint64_t>{1 << 20, 1 << 21}));
   EXPECT_EQ(got.spin.polls_without_pause, 3);
-  EXPECT_EQ(got.permits, 7);
   ASSERT_TRUE(got.worker.has_value());
   EXPECT_EQ(got.worker->level, 4);
   EXPECT_TRUE(got.worker->allow_threads);

@@ -36,7 +36,7 @@ class ChipChild : public ::testing::Test, private engine::EndpointSink {
   static constexpr uint64_t kBlobAt = 8 << 20;
 
   void SetUp() override {
-    mailbox::Hub<mailbox::PlainMemory>({}, hub_.data()).format(1);
+    mailbox::Hub<mailbox::PlainMemory>({}, hub_.data()).format();
     server_ = os::ForkServer::start({&child_main, {}}).value();
     const os::EventFd wake = os::EventFd::create().value();
     ChildSpec spec;
