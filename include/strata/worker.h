@@ -130,6 +130,7 @@ class STRATA_PUBLIC Worker {
 
  private:
   friend class Chip;
+  friend class SignalDrain;
   struct Erased {
     void* build;
     Result<void> (*call)(void* build, Orchestrator& orch);

@@ -33,9 +33,11 @@ class Core final : private CoreData, private EndpointSink {
   uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps caps = {});
   // Its process stands: it is greeted, callables are replayed to it, then it takes tasks.
   void start_worker(uint32_t worker, base::Instant now);
-  // Its process is gone: what it had not started goes back, the rest is an endpoint failure. Where
-  // CoreOptions::restarts allows it, and `final` does not forbid, it is to be replaced.
-  void lose_worker(uint32_t worker, const std::string& reason, bool final = false);
+  // Its process is gone: what it had not started goes back, the rest is an endpoint failure, whose
+  // text ends with `last_lines`. Where CoreOptions::restarts allows it, and `final` does not
+  // forbid, it is to be replaced.
+  void lose_worker(uint32_t worker, const std::string& reason, std::string last_lines = {},
+                   bool final = false);
   // Workers to replace; for each then renew_worker, if it still wants that, or lose_worker.
   std::vector<uint32_t> take_replacements() { return std::exchange(replacements_, {}); }
   bool wants_replacement(uint32_t worker) const {
@@ -98,7 +100,8 @@ class Core final : private CoreData, private EndpointSink {
   bool can_open_run() const { return sched_.can_open_run(); }
   std::shared_ptr<RunRecord> open_run();
   void seal_run(RunRecord& run, std::optional<Error> build_error);
-  void cancel_run(RunRecord& run);
+  // Children that still run a task of it at `kill_at` are ended.
+  void cancel_run(RunRecord& run, base::Instant kill_at = base::Instant::never());
   void cancel_all();
 
   enum class Submitted : uint8_t { kDone, kFull, kRefused };
@@ -138,7 +141,10 @@ class Core final : private CoreData, private EndpointSink {
   // hub's flag is set. And: of all again, because another thread has changed what is in flight.
   void set_wake_points();
   void clear_wake_points();
-  bool wants_time() const { return controls_open_ > 0 || registry_waits() || !dropped_.empty(); }
+  bool wants_time() const {
+    return controls_open_ > 0 || registry_waits() || !dropped_.empty() ||
+           endings_.deadlines.any() || endings_.grace_at != base::Instant::never();
+  }
   base::Instant next_deadline() const;
   // No run is open or unfinished.
   bool can_drain() const { return !runs_[0] && !runs_[1]; }
@@ -212,13 +218,14 @@ class Core final : private CoreData, private EndpointSink {
   void refuse_worker(uint32_t worker, const std::string& reason);
   bool may_return(const WorkerEntry& entry) const;
   bool will_have(const Job& job, uint32_t worker) const;
+  struct Overdue;  // core_overdue.cc: tasks past their deadlines, cancelled runs past their grace
+  void left_worker(uint32_t slot);
   void note_busy(uint32_t worker);
   void drop_controls(uint32_t worker);
   void collect_freed();
   uint32_t add_cause(Error error);
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
-  std::string loss_of(Pool pool) const;
   const TaskHead& head_of(uint32_t slot);
   CoreTrace::Task traced(uint32_t slot);
   // Tickets begin again with each incarnation.

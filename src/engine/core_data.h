@@ -53,11 +53,11 @@ struct CoreData {
   bool any_notes_news_ = false;
   std::vector<uint32_t> posted_;  // workers with a posted control, and some that had one
   std::vector<uint32_t> barred_;  // workers whose rings are full
+  Endings endings_;
   bool workers_expected_ = true;
   uint32_t polled_ = 0;  // the worker whose news are being taken
   uint32_t controls_open_ = 0;
   std::array<std::shared_ptr<RunRecord>, sched::Scheduler::kRunsMax> runs_;
-  std::array<uint32_t, sched::Scheduler::kRunsMax> cancel_causes_{};
   uint64_t run_ids_ = 0;
   std::vector<OpenScope> scopes_;  // of the run that is built; the first is the run's own
   uint64_t scope_ids_ = 0;

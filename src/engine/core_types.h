@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "engine/deadlines.h"
 #include "engine/endpoint.h"
 #include "engine/inline_endpoint.h"
 #include "engine/news_set.h"
@@ -139,6 +140,13 @@ struct TaskHead {
   mailbox::TaskPost post;
 };
 
+// What Core remembers of ends that it must bring about itself.
+struct Endings {
+  Deadlines deadlines;
+  base::Instant grace_at = base::Instant::never();  // the first grace of a cancelled run ends
+  std::optional<base::Instant> now;                 // of the step that is made, where it is known
+};
+
 struct CoreOptions {
   std::string path = "L3";  // of this Worker, for texts
   Limits limits;
@@ -166,7 +174,7 @@ enum class WorkerState : uint8_t { kAdded, kGreeted, kReplaying, kReady, kLost, 
 struct Question {
   uint64_t id = 0;  // 0: nobody waits for the answer, for the replay asks
   Command command = Command::kAddChildren;
-  std::vector<std::byte> request;
+  std::vector<std::byte> request = {};
   uint32_t more_ms = 0;  // beside the time of any control
 };
 
@@ -199,12 +207,23 @@ struct alignas(64) WorkerEntry {
   bool control_posted = false;
   bool in_posted = false;  // in Core::posted_
   bool was_ready = false;  // once, in whatever incarnation
+  bool doubted = false;    // its end has been asked for: it is given nothing more
   std::string loss;
+  std::string last_lines;         // that the task wrote which it ran then
   std::string doubt;              // why its end has been asked for, where it has
   std::deque<Control> controls;   // not posted yet, then the posted one in front
   base::Instant control_since{};  // when its lane became free for the posted control
   std::vector<Question> journal;  // that it has answered with success: part of its replay
   uint32_t journal_left = 0;      // of these in a replay
+  // The task for which its end was asked for, and that one's error.
+  struct Condemned {
+    uint64_t ticket;
+    Error error;
+  };
+  std::optional<Condemned> condemned;
+  // A task that is timed and was seen to run before it told since when.
+  uint64_t seen_ticket = 0;
+  base::Instant seen_at{};
 };
 
 }  // namespace strata::engine

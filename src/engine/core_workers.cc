@@ -58,7 +58,8 @@ bool Core::is_returning(uint32_t worker) const {
   return entry.was_ready && entry.state != WorkerState::kReady && entry.state != WorkerState::kLost;
 }
 
-void Core::lose_worker(uint32_t worker, const std::string& reason, bool final) {
+void Core::lose_worker(uint32_t worker, const std::string& reason, std::string last_lines,
+                       bool final) {
   WorkerEntry& entry = workers_[worker];
   if (entry.state == WorkerState::kLost) return;
   const bool was_returning = is_returning(worker);
@@ -75,6 +76,7 @@ void Core::lose_worker(uint32_t worker, const std::string& reason, bool final) {
   if (entry.state == WorkerState::kGreeted && entry.control_posted) --controls_open_;
   // How the process ended says less than why it was made to.
   entry.loss = entry.doubt.empty() ? reason : fmt::format("{}; {}", entry.doubt, reason);
+  entry.last_lines = std::move(last_lines);
   const bool returns = !final && may_return(entry);
   if (!returns && entry.incarnation > 1) {
     entry.loss +=
@@ -87,6 +89,7 @@ void Core::lose_worker(uint32_t worker, const std::string& reason, bool final) {
     trace_.worker_gone(worker, entry.loss, entry.exiting);
   sched_.close_worker(worker, returns);
   if (was_ready) entry.endpoint->abandon(*this);
+  entry.condemned.reset();
   entry.control_posted = false;
   drop_controls(worker);
   registry_.on_worker_lost(worker, entry.loss);
@@ -130,6 +133,8 @@ void Core::renew_worker(uint32_t worker, std::unique_ptr<WorkerEndpoint> endpoin
   entry.state = WorkerState::kAdded;
   entry.unconfirmed = false;
   entry.doubt.clear();
+  entry.doubted = false;
+  entry.seen_ticket = 0;
 }
 
 void Core::drop_retired() {
@@ -162,6 +167,7 @@ void Core::doubt(uint32_t worker, std::string reason) {
   WorkerEntry& entry = workers_[worker];
   if (!entry.doubt.empty()) return;
   entry.doubt = reason;
+  entry.doubted = true;
   kills_.push_back({worker, entry.incarnation, std::move(reason)});
 }
 

@@ -67,7 +67,7 @@ void Front<World>::replace(std::unique_lock<typename World::Mutex>& token, uint3
   token.lock();
   if (!core_.wants_replacement(worker)) return;
   if (!made) {
-    core_.lose_worker(worker, made.error().to_string(), true);
+    core_.lose_worker(worker, made.error().to_string(), {}, true);
     return;
   }
   core_.renew_worker(worker, *std::move(made));

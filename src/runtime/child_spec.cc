@@ -45,6 +45,9 @@ void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   out.put(spec.timeouts.close_ms);
   out.put(spec.timeouts.exit_ms);
   out.put(spec.timeouts.stall_report_ms);
+  out.put(spec.timeouts.deadline_grace_ms);
+  out.put(static_cast<uint8_t>(spec.output.mode));
+  out.put(spec.output.lines_per_second);
   out.put(static_cast<uint32_t>(spec.workers.size()));
   for (const WorkerSpec& worker : spec.workers) put_worker(out, worker);
 }
@@ -84,6 +87,9 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
   spec.timeouts.close_ms = in.get<uint32_t>();
   spec.timeouts.exit_ms = in.get<uint32_t>();
   spec.timeouts.stall_report_ms = in.get<uint32_t>();
+  spec.timeouts.deadline_grace_ms = in.get<uint32_t>();
+  spec.output.mode = static_cast<OutputMode>(in.get<uint8_t>());
+  spec.output.lines_per_second = in.get<uint32_t>();
   const uint32_t workers = get_count(in, ok);
   if (workers > 0 && depth >= kDepthMax) *ok = false;
   for (uint32_t left = workers; left > 0 && in.ok() && *ok; --left) {
@@ -135,6 +141,7 @@ std::vector<std::byte> encode(const ChildSpec& spec) {
   out.put(spec.spin.linger_ns);
   out.put(spec.spin.polls_without_pause);
   out.put(spec.timeline_bytes);
+  out.put(static_cast<uint8_t>(spec.output));
   out.put(static_cast<uint8_t>(spec.worker.has_value()));
   if (spec.worker) put_worker(out, *spec.worker);
   out.put(static_cast<uint8_t>(spec.chip.has_value()));
@@ -156,6 +163,7 @@ Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes) {
   spec.spin.linger_ns = in.get<int64_t>();
   spec.spin.polls_without_pause = in.get<int>();
   spec.timeline_bytes = in.get<uint64_t>();
+  spec.output = in.get<uint8_t>() != 0;
   const uint8_t is_worker = in.get<uint8_t>();
   if (is_worker == 1 && ok && in.ok()) {
     spec.worker = get_worker(in, 1, &ok);

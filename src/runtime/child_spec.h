@@ -28,6 +28,7 @@ struct ChildSpec {
   std::optional<WorkerSpec> worker;  // it is a Worker itself
   std::optional<ChipSpec> chip;      // it is a chip
   uint64_t timeline_bytes = 0;       // 0: no timeline
+  bool output = false;  // its stdout and stderr are captured: three more descriptors, behind all
 };
 
 // Children for a running Worker: helpers, or one Worker. What Worker::add_worker and

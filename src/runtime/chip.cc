@@ -16,6 +16,7 @@ Result<std::unique_ptr<Chip>> Chip::open(ChipSpec spec, const WorkerSpec& proces
   one.start = process.start;
   one.allow_threads = process.allow_threads;
   one.inherit_fds = process.inherit_fds;
+  one.output = process.output;
   one.limits = process.limits;
   one.timeouts = process.timeouts;
   WorkerPlace place;

@@ -32,6 +32,7 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
+  void omit_path_in_logs() { frame_.omit_path(); }
   // The four phases of a registration. 0, or a strata::Code and its text.
   uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text);
 

@@ -85,6 +85,13 @@ Result<void> check_spec(const WorkerSpec& spec) {
     return refuse(fmt::format("WorkerSpec::restart_limit is 0 to {}, not {}", kRestartsMax,
                               spec.restart_limit));
   }
+  if (spec.output.mode != OutputMode::kForward && spec.output.mode != OutputMode::kInherit &&
+      spec.output.mode != OutputMode::kDiscard) {
+    return refuse("WorkerSpec::output.mode is kForward, kInherit or kDiscard");
+  }
+  if (spec.output.on_line && spec.output.mode != OutputMode::kForward) {
+    return refuse("WorkerSpec::output.on_line takes lines in the mode kForward alone");
+  }
   STRATA_TRY(check_limits(spec.limits));
   for (const int fd : spec.inherit_fds) {
     if (fd >= 0) continue;
@@ -110,6 +117,11 @@ Result<void> check_child_spec(const WorkerSpec& child, int parent_level) {
     return refuse(
         "WorkerSpec::timeline is set for a Worker below another: the topmost one writes "
         "the timeline of all");
+  }
+  if (child.output.on_line) {
+    return refuse(
+        "WorkerSpec::output.on_line is set for a Worker below another: the topmost one takes the "
+        "lines of all");
   }
   STRATA_TRY(check_spec(child));
   ChildSpec whole;

@@ -207,6 +207,7 @@ void ThreadWorld::on_event(engine::Core& core, os::ServerEvent event) {
   switch (event.kind) {
     case os::ServerEvent::kStarted:
       child.pid = event.pid;
+      if (output_ != nullptr) output_->started(worker, event.pid);
       child.pidfd = os::PidFd::adopt(std::move(event.pidfd));
       core.name_worker(worker, fmt::format("pid {}", child.pid));
       core.start_worker(worker, now());
@@ -257,8 +258,12 @@ void ThreadWorld::lose(engine::Core& core, uint32_t worker, const std::string& r
   if (child.gone || !child.asked) return;
   child.gone = true;
   --alive_;
+  if (output_ != nullptr) {
+    child.last_lines = output_->last_lines(worker);
+    output_->ended(worker);
+  }
   const std::string name = core.worker_name(worker);
-  core.lose_worker(worker, reason);
+  core.lose_worker(worker, reason, child.last_lines);
   if (core.wants_replacement(worker)) {
     fmt::print(stderr, "strata: {} was lost ({}); another one takes its place, {} of {}\n", name,
                reason, core.incarnation(worker), core.options().restart_limit);

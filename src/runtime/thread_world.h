@@ -24,6 +24,7 @@
 #include "os/pid_fd.h"
 #include "os/shared_region.h"
 #include "os/timer_fd.h"
+#include "runtime/output_reader.h"
 #include "runtime/pause.h"
 
 namespace strata::runtime {
@@ -56,6 +57,7 @@ class ThreadWorld {
     os::PidFd pidfd;
     bool asked = false;  // its spawn
     bool stopped = false;
+    std::string last_lines;  // that it wrote before its end
     bool gone = false;
   };
   // What makes the children of this Worker.
@@ -79,10 +81,16 @@ class ThreadWorld {
   uint64_t expect_child(const engine::Core& core, uint32_t worker,
                         const device::ChipNote* note = nullptr);
   void forget_server();
+  // What reads the children's output; null: nobody. It outlives the children.
+  void set_output(OutputReader* output) { output_ = output; }
   int signal_fd() const { return signal_.fd(); }
   mailbox::WaiterOptions waiter_options() const { return spin_; }
   // Under the token.
   const Child& child(uint32_t worker) const { return children_[worker]; }
+  // Of a child that is gone; empty for what is no process.
+  std::string_view last_lines(uint32_t worker) const {
+    return worker < children_.size() ? children_[worker].last_lines : std::string_view();
+  }
   uint32_t children_alive() const { return alive_; }
 
   // --- the policy of engine::Front
@@ -133,6 +141,7 @@ class ThreadWorld {
   os::TimerFd watch_;
   os::ForkServer* server_ = nullptr;
   Maker maker_;
+  OutputReader* output_ = nullptr;
   std::vector<Child> children_;
   uint32_t alive_ = 0;
   bool engine_sees_events_ = false;  // of the engine thread alone

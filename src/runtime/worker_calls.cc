@@ -1,5 +1,6 @@
 // The half of WorkerCore that a running Worker's users call: buffers, callables, runs.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -35,6 +36,18 @@ Result<void> WorkerCore::must_run(const char* what) {
                                                life == Life::kCreated || life == Life::kStarting
                                                    ? "is not initialised: call init() first"
                                                    : "is closed"));
+}
+
+// A signal has asked for the end of the program; see strata/signals.h.
+Result<void> WorkerCore::must_not_drain(const char* what) const {
+  const int number = draining();
+  if (number == 0) [[likely]]
+    return {};
+  return Error(Code::kCancelled, Scope::kProcess,
+               fmt::format("{} after {}: the program is to end. Runs that were begun go on; close "
+                           "the Worker",
+                           what, number == SIGINT ? "SIGINT" : "SIGTERM"),
+               path_);
 }
 
 // ---------------------------------------------------------------- buffers
@@ -140,9 +153,13 @@ Result<void> WorkerCore::unregister_callable(const CallableHandle& handle) {
 // ---------------------------------------------------------------- runs
 
 Result<std::shared_ptr<engine::RunRecord>> WorkerCore::submit(void* build, Build call) {
-  if (!front_->is_building()) STRATA_TRY(must_run("submit"));
+  if (!front_->is_building()) {
+    STRATA_TRY(must_run("submit"));
+    STRATA_TRY(must_not_drain("submit"));
+  }
   if (any_dropped_.load(std::memory_order_relaxed)) log_unseen_errors();
   STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, front_->open_run());
+  if (output_) output_->watch();
   building_ = run;
   Orchestrator orch(*this);
   std::optional<Error> error;
@@ -293,8 +310,10 @@ void WorkerCore::log_unseen_errors() {
   }
 }
 
-void WorkerCore::cancel_run(engine::RunRecord& run) {
-  front_->call([&](engine::Core& core) { core.cancel_run(run); });
+void WorkerCore::cancel_run(engine::RunRecord& run, std::optional<uint32_t> grace_ms) {
+  const base::Instant kill_at =
+      grace_ms ? os::monotonic_now() + base::Duration::from_ms(*grace_ms) : base::Instant::never();
+  front_->call([&](engine::Core& core) { core.cancel_run(run, kill_at); });
 }
 
 Result<std::vector<std::byte>> WorkerCore::result(const engine::RunRecord& run, TaskRef task,

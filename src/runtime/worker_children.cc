@@ -28,6 +28,7 @@ using Endpoint = engine::LocalMailboxEndpoint<mailbox::PlainMemory, MailboxWaker
 
 Result<void> WorkerCore::start_children() {
   STRATA_TRY(start_server());
+  STRATA_TRY(capture_output());
   STRATA_TRY(make_chip_notes());
   world_->set_maker(maker());
   STRATA_TRY(world_->watch_server(*server_));
@@ -83,6 +84,10 @@ Result<void> WorkerCore::spawn(engine::Core& core, uint32_t worker) {
     fds.push_back(chip_notes_[worker].fd());
     note = &chip_note(worker);
     note->reset();
+  }
+  if (output_) {
+    STRATA_ASSIGN(const auto more, output_->open(worker));
+    fds.insert(fds.end(), more.begin(), more.end());
   }
   const uint64_t id = world_->expect_child(core, worker, note);
   return server_->spawn(id, runtime::encode(child_spec(core, worker)), fds);

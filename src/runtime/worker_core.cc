@@ -83,7 +83,8 @@ Result<void> WorkerCore::init() {
                                          ? "init of a closed Worker: create another"
                                          : "init was called before");
   }
-  Result<void> started = spec_.start == StartMethod::kInline ? start_inline() : start_children();
+  Result<void> started = must_not_drain("init");
+  if (started) started = spec_.start == StartMethod::kInline ? start_inline() : start_children();
   if (started) started = wait_ready();
   if (!started) {
     static_cast<void>(end_children());
@@ -119,18 +120,40 @@ Result<void> WorkerCore::start_inline() {
   return {};
 }
 
+// The children's stdout and stderr, where they are to be more than what this process's are.
+Result<void> WorkerCore::capture_output() {
+  if (spec_.output.mode == OutputMode::kInherit) return {};
+  const bool below = !place_.path.empty();
+  if (!os::output_files_are_possible()) {
+    if (!below) {
+      fmt::print(stderr,
+                 "strata: {}: with a limit on the size of files (ulimit -f) the children write to "
+                 "this process's stdout and stderr, and errors have no last lines\n",
+                 path_);
+    }
+    return {};
+  }
+  STRATA_ASSIGN(output_, runtime::OutputReader::create({spec_.output, path_, below}, [this] {
+                  return front_->look([](const engine::Core& core) { return !core.idle(); });
+                }));
+  world_->set_output(output_.get());
+  return output_->start();
+}
+
 Result<void> WorkerCore::wait_ready() {
   const uint32_t limit_ms = runtime::ready_limit_ms(spec_);
   std::optional<Error> lost;
   const bool ready = front_->wait(
       "its children to be ready", os::monotonic_now() + base::Duration::from_ms(limit_ms),
       [&](engine::Core& core) {
+        if (draining() != 0) return true;
         bool all = true;
         for (uint32_t worker = 0; worker < core.worker_count(); ++worker) {
           const engine::Core::WorkerState state = core.worker_state(worker);
           if (state == engine::Core::WorkerState::kLost) {
             lost = Error(Code::kEndpointFailed, Scope::kProcess,
-                         fmt::format("a child did not start: {}", core.loss_reason(worker)),
+                         fmt::format("a child did not start: {}{}", core.loss_reason(worker),
+                                     world_->last_lines(worker)),
                          core.worker_name(worker));
             return true;
           }
@@ -138,6 +161,7 @@ Result<void> WorkerCore::wait_ready() {
         }
         return all;
       });
+  STRATA_TRY(must_not_drain("init"));
   if (lost) return *std::move(lost);
   if (!ready) {
     return Error(Code::kDeadline, Scope::kProcess,
@@ -152,6 +176,10 @@ Result<void> WorkerCore::wait_ready() {
 // ---------------------------------------------------------------- close
 
 Result<void> WorkerCore::close() {
+  if (output_ && output_->is_this_thread()) {
+    return refuse(Code::kWrongState,
+                  "close inside WorkerSpec::output.on_line: return from it first");
+  }
   if (front_->is_building()) {
     return refuse(
         Code::kWrongState,
@@ -228,6 +256,7 @@ Result<void> WorkerCore::write_timeline() {
 void WorkerCore::finish_close() {
   front_->stop();
   if (engine_.joinable()) engine_.join();
+  if (output_) output_->stop();
   life_ = Life::kClosed;
 }
 

@@ -46,6 +46,11 @@ class WorkerCore {
 
   Result<void> init();
   Result<void> close();
+  // A signal that asks for the end of the program: no run begins from then on. 0: none came. The
+  // flag and a write to the descriptor are all that a signal handler touches.
+  int draining() const { return draining_.load(std::memory_order_relaxed); }
+  std::atomic<int>* drain_flag() { return &draining_; }
+  int wake_fd() const { return world_->signal_fd(); }
 
   Result<engine::Core::NewBuffer> create_buffer(size_t nbytes);
   void release_buffer(uint32_t index);
@@ -98,7 +103,7 @@ class WorkerCore {
   Result<void> wait_task(TaskRef task);
 
   Result<void> wait_run(engine::RunRecord& run, std::optional<uint32_t> timeout_ms);
-  void cancel_run(engine::RunRecord& run);
+  void cancel_run(engine::RunRecord& run, std::optional<uint32_t> grace_ms);
   // The last handle of a run went. Its error is logged where nobody has seen it: now, or, where the
   // run is not done, with the next submit or close that finds it done.
   void drop_run(std::shared_ptr<engine::RunRecord> run);
@@ -162,6 +167,7 @@ class WorkerCore {
   runtime::ThreadWorld::Maker maker();
   static Result<std::unique_ptr<engine::WorkerEndpoint>> make_endpoint();
   Result<void> spawn(engine::Core& core, uint32_t worker);
+  Result<void> capture_output();
   Result<void> wait_ready();
   Result<void> end_children();
   Result<registry::PreparePayload> payload_of(const Callable& callable) const;
@@ -172,6 +178,7 @@ class WorkerCore {
                                                 std::span<const uint32_t> listed);
   void keep_blob(registry::EntryRef entry, uint32_t buffer);
   Result<void> must_run(const char* what);
+  Result<void> must_not_drain(const char* what) const;
   Result<void> must_own(const CallableHandle& handle) const;
   Result<void> must_build(const CallableHandle& handle) const;
   // Submits while all members have storage; takes back what it gave where that is refused.
@@ -201,10 +208,12 @@ class WorkerCore {
   std::vector<Blob> blobs_;  // of registered chip callables; under the step token
   std::unique_ptr<engine::Core> core_;
   std::unique_ptr<os::ForkServer> server_;
+  std::unique_ptr<runtime::OutputReader> output_;  // null: children write where this process does
   std::unique_ptr<runtime::ThreadWorld> world_;
   std::unique_ptr<engine::Front<runtime::ThreadWorld>> front_;
   std::thread engine_;
   std::atomic<Life> life_{Life::kCreated};
+  std::atomic<int> draining_{0};
   std::shared_ptr<engine::RunRecord> building_;   // of the thread that builds
   std::shared_ptr<engine::RunRecord> inner_run_;  // of the task of the Worker above
   runtime::Cancelled inner_cancelled_{};
@@ -221,18 +230,27 @@ void WorkerCore::add_inline(Exec& executor, engine::WorkerCaps caps) {
   auto run = [&executor, traced](const mailbox::TaskPost& post, std::span<const std::byte> args,
                                  const std::atomic<bool>& cancelled) {
     mailbox::TaskOutcome outcome;
+    const bool timed = mailbox::is_timed(post.deadline_ms, post.flags);
+    const int64_t began = timed ? os::monotonic_now().ns : 0;
     if (traced != nullptr) traced->trace.begin(traced->endpoint->running(), post.callable);
     executor.run(
         post, args,
         {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
          &cancelled},
         &outcome);
+    if (timed) {
+      outcome.started_ns = began;
+      outcome.ended_ns = os::monotonic_now().ns;
+      mailbox::judge_deadline(post.deadline_ms, &outcome);
+    }
     if (traced != nullptr) traced->trace.end(outcome.outcome != mailbox::Outcome::kOk);
     return engine::InlineOutcome{
         outcome.outcome,
         outcome.code,
         {outcome.result.begin(), outcome.result.end()},
-        {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()}};
+        {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()},
+        outcome.started_ns,
+        outcome.ended_ns};
   };
   auto control = [&executor, traced](uint32_t command, std::span<const std::byte> request) {
     std::string text;

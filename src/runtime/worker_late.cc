@@ -180,9 +180,9 @@ Result<std::vector<int>> WorkerCore::forward(runtime::ChildOrder order) {
   uint64_t more_ms = uint64_t{spec_.timeouts.child_ready_ms} +
                      order.path.size() * uint64_t{spec_.timeouts.control_ms};
   if (order.worker) more_ms += runtime::ready_limit_ms(*order.worker);
-  engine::Question question{
-      .request = runtime::encode(order),
-      .more_ms = static_cast<uint32_t>(std::min<uint64_t>(more_ms, 1u << 31))};
+  engine::Question question;
+  question.request = runtime::encode(order);
+  question.more_ms = static_cast<uint32_t>(std::min<uint64_t>(more_ms, 1u << 31));
   // One that is being replaced is ready again soon, or lost.
   front_->wait("a child Worker that is being replaced", base::Instant::never(),
                [next](engine::Core& core) { return !core.is_returning(next); });

@@ -69,11 +69,13 @@ runtime::ChildSpec WorkerCore::child_spec(const engine::Core& core, uint32_t wor
   out.heap_bytes.push_back(heap_.size());
   for (const WorkerPlace::Heap& heap : place_.heaps) out.heap_bytes.push_back(heap.bytes.size());
   out.spin = world_->waiter_options();
+  out.output = output_ != nullptr;
   if (entry.kind == runtime::RosterEntry::Kind::kChip) out.chip = spec_.chip;
   if (place_.timeline != nullptr) out.timeline_bytes = place_.timeline->bytes();
   if (entry.spec) {
     out.worker = entry.spec;
     out.worker->allow_threads |= spec_.allow_threads;
+    out.worker->output = {spec_.output.mode, spec_.output.lines_per_second};
   }
   return out;
 }
@@ -199,6 +201,7 @@ Result<std::shared_ptr<engine::RunRecord>> WorkerCore::begin_inner_run(
     runtime::Cancelled cancelled) {
   STRATA_TRY(must_run("a task"));
   inner_cancelled_ = cancelled;
+  if (output_) output_->watch();
   STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, front_->open_run());
   inner_run_ = building_ = run;
   const Result<void> begun =

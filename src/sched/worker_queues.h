@@ -25,7 +25,8 @@ class WorkerQueues {
   static constexpr uint32_t kDepthMax = ClassLists::kLists - 1;
   static constexpr uint32_t kClassesMax = 64;
 
-  explicit WorkerQueues(uint32_t depth) : depth_(depth), classes_(kPools) {
+  explicit WorkerQueues(uint32_t depth)
+      : depth_(depth), mask_(std::bit_ceil(depth) - 1), classes_(kPools) {
     STRATA_CHECK(depth >= 1 && depth < kDepthMax);
   }
 
@@ -163,7 +164,7 @@ class WorkerQueues {
   template <class Fn>
   void for_each_slot(uint32_t worker, Fn&& fn) const {
     const Worker& w = workers_[worker];
-    for (uint32_t i = 0; i < w.length; ++i) fn(w.slots[(w.first + i) % kDepthMax]);
+    for (uint32_t i = 0; i < w.length; ++i) fn(slot_at(w, i));
   }
 
  private:
@@ -178,7 +179,8 @@ class WorkerQueues {
     bool barred = false;  // in no list: its ring is full
     bool held = false;    // in no list: a group has it
     bool cold = false;    // empty and asleep
-    std::array<uint32_t, kDepthMax> slots;
+    // A ring of as many as the depth asks for, so that short ones stay in the first line.
+    std::array<uint32_t, std::bit_ceil(kDepthMax)> slots;
   };
   static constexpr uint32_t kCold = kDepthMax;  // the list of cold workers
   struct Class : ClassLists {
@@ -187,6 +189,10 @@ class WorkerQueues {
     bool used = true;
   };
 
+  uint32_t& slot_at(Worker& w, uint32_t place) const { return w.slots[(w.first + place) & mask_]; }
+  uint32_t slot_at(const Worker& w, uint32_t place) const {
+    return w.slots[(w.first + place) & mask_];
+  }
   static uint32_t list_of(const Worker& w) { return w.cold ? kCold : w.length; }
   void warm(uint32_t worker) {
     if (!workers_[worker].cold) return;
@@ -234,6 +240,7 @@ class WorkerQueues {
   }
 
   uint32_t depth_;
+  uint32_t mask_;  // of places in a ring
   std::vector<Worker> workers_;
   std::vector<Class> classes_;
   uint32_t open_ = 0, cold_ = 0;

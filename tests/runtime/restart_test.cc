@@ -11,6 +11,12 @@ void kill_self(Call&) {
   ::raise(SIGKILL);
 }
 
+// Heeds no cancel.
+void stand_for_ever(Call& call) {
+  const auto gate = call.tensor<uint32_t>(0);
+  while (word(gate, kOpen) == 0) ::poll(nullptr, 0, 1);
+}
+
 WorkerSpec lasting(int children, uint32_t limit = 3) {
   WorkerSpec spec = spec_of(StartMethod::kFork, children);
   spec.restart = Restart::kOnFailure;
@@ -237,6 +243,85 @@ TEST(Restart, AChildThatCannotStartTheFirstTimeIsInitsErrorAndIsNotReplaced) {
   auto worker = Worker::create(spec).value();
   const auto init = worker->init();
   expect_error(init, Code::kEndpointFailed, "a child did not start");
+}
+
+// ---------------------------------------------------------------- stopped children
+
+// Stops an idle child, and waits until its Worker shows that.
+int stop_first(Worker& worker) {
+  const int pid = worker.sub_children()[0].pid;
+  EXPECT_EQ(::kill(pid, SIGSTOP), 0);
+  EXPECT_TRUE(await([&] { return worker.sub_children()[0].state == ChildState::kStopped; }));
+  return pid;
+}
+
+TEST(Restart, AStoppedChildIsShownAsSuchAndAKillEndsIt) {
+  auto worker = started(StartMethod::kFork, 2);
+  const auto idle = registered<nothing>(*worker, "nothing");
+  const int pid = stop_first(*worker);
+  EXPECT_TRUE(worker->sub_children()[0].alive);
+  EXPECT_EQ(worker->sub_children()[1].state, ChildState::kReady);
+  ASSERT_EQ(::kill(pid, SIGCONT), 0);
+  ASSERT_TRUE(await([&] { return worker->sub_children()[0].state == ChildState::kReady; }));
+  stop_first(*worker);
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  ASSERT_TRUE(await([&] { return worker->sub_children()[0].state == ChildState::kDead; }));
+  worker->run([&](Orchestrator& orch) { orch.submit_sub(idle, TaskArgs()).value(); }).value();
+  worker->close().value();
+}
+
+TEST(Restart, AStoppedChildThatIsKilledIsReplaced) {
+  auto worker = started(lasting(1));
+  const auto idle = registered<nothing>(*worker, "nothing");
+  const int pid = stop_first(*worker);
+  auto run = worker->submit([&](Orchestrator& orch) {
+    for (int i = 0; i < 3; ++i) orch.submit_sub(idle, TaskArgs()).value();
+  });
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  run->wait().value();
+  EXPECT_EQ(worker->sub_children()[0].incarnation, 2u);
+  worker->close().value();
+}
+
+TEST(Restart, AStoppedChildOfALostForkServerIsReplacedToo) {
+  auto worker = started(lasting(1));
+  const int pid = stop_first(*worker);
+  ASSERT_EQ(::kill(state_and_parent(pid).second, SIGKILL), 0);
+  ASSERT_TRUE(await_state(*worker, 0, ChildState::kReady, 2));
+  worker->close().value();
+}
+
+TEST(Restart, AStoppedChildThatARegistrationNeedsIsEndedAtTheDeadline) {
+  WorkerSpec spec = lasting(1);
+  spec.timeouts.control_ms = 300;
+  auto worker = started(spec);
+  stop_first(*worker);
+  expect_error(worker->register_callable(local_function<nothing>("nothing")), Code::kEndpointFailed,
+               "did not answer a control within 300 ms");
+  ASSERT_TRUE(await_state(*worker, 0, ChildState::kReady, 2));
+  const auto idle = registered<nothing>(*worker, "nothing");
+  worker->run([&](Orchestrator& orch) { orch.submit_sub(idle, TaskArgs()).value(); }).value();
+  worker->close().value();
+}
+
+TEST(Restart, ATaskPastItsDeadlineCostsItsChildWhichIsReplaced) {
+  WorkerSpec spec = lasting(1);
+  spec.timeouts.deadline_grace_ms = 10;
+  auto worker = started(spec);
+  Gate gate(*worker);
+  const auto stand = registered<stand_for_ever>(*worker, "stand_for_ever");
+  const auto idle = registered<nothing>(*worker, "nothing");
+  TaskRef after;
+  auto run = worker->submit([&](Orchestrator& orch) {
+    CallConfig config;
+    config.deadline_ms = 50;
+    orch.submit_sub(stand, gate.args(), config).value();
+    after = orch.submit_sub(idle, TaskArgs()).value();
+  });
+  expect_error(run->wait(), Code::kDeadline, "its deadline of 50 ms has passed");
+  EXPECT_TRUE(run->result(after).ok());
+  EXPECT_EQ(worker->sub_children()[0].incarnation, 2u);
+  worker->close().value();
 }
 
 }  // namespace
