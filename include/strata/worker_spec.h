@@ -16,6 +16,12 @@ enum class StartMethod : uint8_t {
   kFork = 2,    // a fork server, forked by init() while the process has one thread
 };
 
+// What a Worker does when one of its local children (SUB, chip, child Worker) ends unasked.
+enum class Restart : uint8_t {
+  kNever = 1,      // it stays lost; its work goes to the others
+  kOnFailure = 2,  // another process takes its worker id, up to WorkerSpec::restart_limit times
+};
+
 // Each is reached as a clean Error that names the field.
 struct Limits {
   uint32_t slots = 16'384;            // tasks that are submitted and not yet terminal
@@ -46,6 +52,11 @@ struct WorkerSpec {
   std::string timeline = {};
   // Of all processes below the topmost Worker, whose option alone counts.
   OutputSpec output = {};
+  // What ran in a child that is replaced has failed; what had not started waits for the next one. A
+  // chip starts empty: its device memory is lost. A replacement that ends before it is ready counts
+  // too; after the last one the child is lost for good.
+  Restart restart = Restart::kNever;
+  uint32_t restart_limit = 3;  // replacements of each child
   Limits limits = {};
   Timeouts timeouts = {};
   // Workers below this one, each of a smaller level; their ids are 0, 1, ... in this order, those
