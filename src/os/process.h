@@ -19,6 +19,9 @@ int cores_in_affinity_mask();
 // Lets others run on this core; returns at once where nobody wants it.
 void yield_core();
 
+// The file that is mapped at that address, absolute; empty where there is none.
+std::string mapped_path(const void* address);
+
 // What makes a fork without exec unsafe.
 struct ForkHazards {
   int other_threads = 0;

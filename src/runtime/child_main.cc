@@ -12,6 +12,7 @@
 #include "mailbox/child_loop.h"
 #include "os/event_fd.h"
 #include "os/futex.h"
+#include "os/process_title.h"
 #include "os/shared_region.h"
 #include "runtime/child_host.h"
 #include "runtime/child_spec.h"
@@ -139,6 +140,7 @@ Result<int> serve_worker(const ChildSpec& spec, Mappings& mapped, os::EventFd pa
 
 Result<int> serve(os::ChildStart& start) {
   STRATA_ASSIGN(const ChildSpec spec, decode_child_spec(start.spec));
+  os::set_process_title(fmt::format("strata: {}", spec.path));
   os::EventFd parent =
       os::EventFd::adopt(start.fds.size() > 2 ? std::move(start.fds[2]) : os::Fd());
   if (spec.chip) return serve_chip(spec, start, std::move(parent));

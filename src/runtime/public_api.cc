@@ -200,6 +200,9 @@ Result<int> Worker::add_worker(WorkerSpec child) {
 Result<void> Worker::init() {
   return core_->init();
 }
+StartReport Worker::start_report() const {
+  return core_->start_report();
+}
 Result<void> Worker::clear_error(const Buffer& buffer) {
   const Tensor probe = buffer.tensor(DType::kU8, {}, 0);
   return core_->clear_error(probe);

@@ -120,6 +120,7 @@ void WorkerCore::add_inline_endpoint(runtime::InnerWorker* inner) {
 }
 
 Result<void> WorkerCore::start_inline() {
+  start_ = {StartMethod::kInline, "WorkerSpec::start asks for it", 0, {}, true};
   STRATA_TRY(add_inline_workers());
   STRATA_TRY(add_inline_chips());
   if (spec_.sub_workers > 0) add_inline_endpoint(nullptr);
@@ -134,9 +135,12 @@ Result<void> WorkerCore::start_children() {
     // Else the process's server, which outlives this Worker, would keep the heap's pages with it.
     STRATA_TRY(heap_.set_inherited(false));
     if (timeline_) STRATA_TRY(timeline_->set_inherited(false));
-    STRATA_ASSIGN(server_, runtime::make_fork_server(spec_.allow_threads, spec_.inherit_fds));
+    STRATA_TRY(make_server());
     STRATA_TRY(heap_.set_inherited(true));
     if (timeline_) STRATA_TRY(timeline_->set_inherited(true));
+    STRATA_TRY(check_local_functions());
+  } else {
+    start_ = {spec_.start, "the Worker has no children", 0, {}, true};
   }
   STRATA_TRY(make_chip_notes());
   STRATA_TRY(add_endpoints(count));

@@ -59,6 +59,7 @@ class WorkerCore {
   Result<InnerReceipt> register_inner(const Callable& callable, const std::vector<int>& workers);
   Result<void> unregister_inner(const InnerReceipt& receipt);
   Result<int> add_worker(WorkerSpec child);
+  StartReport start_report() const;
 
   // --- for the half that a Worker above drives (runtime/inner_worker.h).
   const std::string& path() const { return path_; }
@@ -144,6 +145,12 @@ class WorkerCore {
   device::ChipNote& chip_note(uint32_t chip) const;
   runtime::ChildSpec child_spec(uint32_t worker) const;
   Result<void> start_children();
+  Result<void> make_server();
+  // Whether the children have the program's functions: of those registered before init(), and now.
+  Result<void> check_local_functions();
+  Result<void> may_register(const registry::PreparePayload& payload) const;
+  Error no_local_function(const std::string& name) const;
+  void note_local_function(const registry::PreparePayload& payload, registry::EntryRef entry);
   Result<void> add_endpoints(uint32_t count);
   Result<void> wait_ready();
   Result<void> end_children();
@@ -183,6 +190,9 @@ class WorkerCore {
   std::vector<Blob> blobs_;  // of registered chip callables; under the step token
   std::unique_ptr<engine::Core> core_;
   std::unique_ptr<os::ForkServer> server_;
+  StartReport start_;  // whole when life_ is kRunning
+  // Registered before init(), when nobody knows yet by what method it will be; under the step token.
+  std::vector<std::pair<registry::EntryRef, std::string>> early_local_functions_;
   std::unique_ptr<runtime::ThreadWorld> world_;
   std::unique_ptr<engine::Front<runtime::ThreadWorld>> front_;
   std::thread engine_;

@@ -74,6 +74,7 @@ runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {
   if (worker < worker_count()) {
     out.worker = spec_.workers[worker];
     out.worker->allow_threads |= spec_.allow_threads;
+    if (out.worker->child_server.empty()) out.worker->child_server = spec_.child_server;
   }
   return out;
 }
@@ -122,7 +123,9 @@ Result<InnerReceipt> WorkerCore::register_inner(const Callable& callable,
   }
   STRATA_ASSIGN(registry::PreparePayload payload, payload_of(callable));
   payload.inner = true;
+  STRATA_TRY(may_register(payload));
   STRATA_ASSIGN(const registry::EntryRef entry, register_with_blob(callable, payload, only));
+  note_local_function(payload, entry);
   return InnerReceipt{
       model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
       payload.name,

@@ -38,10 +38,18 @@ inline constexpr base::Duration kTestDeadline = base::Duration::from_s(60);
 // What tells of a lost child must do so within this.
 inline constexpr base::Duration kLossBound = base::Duration::from_s(2);
 
+// What a test of children by fork takes: exec where the environment asks for that, so that whole
+// suites run by either.
+inline StartMethod by_processes() {
+  const char* const asked = std::getenv("STRATA_TEST_START");
+  return asked != nullptr && std::string_view(asked) == "exec" ? StartMethod::kExec
+                                                               : StartMethod::kFork;
+}
+
 inline WorkerSpec spec_of(StartMethod start, int children) {
   WorkerSpec spec;
   spec.sub_workers = children;
-  spec.start = start;
+  spec.start = start == StartMethod::kFork ? by_processes() : start;
   spec.allow_threads = kThreadSanitizer;
   spec.limits.heap_bytes = 256 << 20;
   return spec;
