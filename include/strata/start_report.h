@@ -10,9 +10,9 @@ namespace strata {
 struct StartReport {
   // kInline, kFork or kExec; before init() what WorkerSpec::start says.
   StartMethod method = StartMethod::kAuto;
-  std::string reason;         // in words: why that one
-  int server_pid = 0;         // of the process that makes the children; 0: none
-  std::string program = {};   // kExec: the path of the child server
+  std::string reason;           // in words: why that one
+  int server_pid = 0;           // of the process that makes the children; 0: none
+  std::string program = {};     // kExec: the path of the child server
   bool local_functions = true;  // whether LocalFunction can be registered
 };
 

@@ -39,14 +39,6 @@ struct Start {
   Fd own_channel;  // of a further server
 };
 
-// Descriptors that are opened later never become stdin, stdout or stderr.
-void fill_closed_stdio() {
-  for (int fd = 0; fd <= 2; ++fd) {
-    // The lowest free number is this one.
-    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) != fd) return;
-  }
-}
-
 bool is_packet_socket(int fd) {
   int type = 0;
   socklen_t bytes = sizeof type;
@@ -74,14 +66,13 @@ Result<Received> receive(const SeqPacket& from, ForkMessageType type) {
     return Error(Code::kEndpointFailed, Scope::kProcess, "who started it is gone, or says nothing");
   }
   out.bytes.resize(got->bytes);
-  STRATA_ASSIGN(const ForkMessage message,
-                parse_fork_message(ForkReceiver::kServer, out.bytes, got->fds.size(),
-                                   got->fds_lost));
+  STRATA_ASSIGN(const ForkMessage message, parse_fork_message(ForkReceiver::kServer, out.bytes,
+                                                              got->fds.size(), got->fds_lost));
   if (message.header.type != type) {
-    return Error(Code::kCorrupt, Scope::kProcess,
-                 fmt::format("a message of type {} where {} is due",
-                             static_cast<uint32_t>(message.header.type),
-                             static_cast<uint32_t>(type)));
+    return Error(
+        Code::kCorrupt, Scope::kProcess,
+        fmt::format("a message of type {} where {} is due",
+                    static_cast<uint32_t>(message.header.type), static_cast<uint32_t>(type)));
   }
   if (got->fds_lost) {
     return Error(Code::kResourceExhausted, Scope::kProcess,
@@ -223,12 +214,14 @@ std::optional<int> ForkServer::serve_if_asked(int argc, char** argv, ChildMain c
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), channel);
   if (error != std::errc() || end != text.data() + text.size() || child_main == nullptr ||
       channel < 0 || !is_packet_socket(channel)) {
-    fmt::print(stderr, "strata: '{} {}' is what Strata runs by itself, with a socket to whom it "
-                       "serves; there is nothing to run by hand\n", argv[1], argv[2]);
+    fmt::print(stderr,
+               "strata: '{} {}' is what Strata runs by itself, with a socket to whom it "
+               "serves; there is nothing to run by hand\n",
+               argv[1], argv[2]);
     return EXIT_FAILURE;
   }
   ::unsetenv(kExecVariable);
-  fill_closed_stdio();
+  static_cast<void>(fill_closed_stdio());
   own_arguments(argc, argv);
   return serve(channel, child_main, identity);
 }
@@ -261,9 +254,9 @@ Result<std::unique_ptr<ForkServer>> ForkServer::start_exec(const ExecServerOptio
   // From here on the destructor ends and reaps it.
   std::unique_ptr<ForkServer> server(
       new ForkServer(std::move(started.channel), std::move(*pidfd), started.pid));
-  const std::string who = fmt::format("the child server '{}' (pid {})",
-                                      options.name.empty() ? options.program : options.name,
-                                      started.pid);
+  const std::string who =
+      fmt::format("the child server '{}' (pid {})",
+                  options.name.empty() ? options.program : options.name, started.pid);
   Result<Hello> hello = await_hello(server->channel_, options.start_max);
   if (!hello.ok()) {
     const Result<bool> ended = server->pidfd_.wait_ended(kEndedMax);

@@ -13,6 +13,10 @@ namespace strata::os {
 // Threads of this process, this one included.
 Result<int> thread_count();
 
+// Opens /dev/null as those of 0, 1 and 2 that are closed, so that nothing that is opened later
+// takes the place of stdin, stdout or stderr. False where that fails.
+bool fill_closed_stdio();
+
 // Cores that this thread may run on; at least one.
 int cores_in_affinity_mask();
 

@@ -20,8 +20,8 @@ int child_main_by_exec(os::ChildStart& start) {
 
 void child_entry(int argc, char** argv) {
   runtime::note_child_entry();
-  const std::optional<int> status = os::ForkServer::serve_if_asked(
-      argc, argv, &child_main_by_exec, runtime::start_identity());
+  const std::optional<int> status =
+      os::ForkServer::serve_if_asked(argc, argv, &child_main_by_exec, runtime::start_identity());
   if (!status) return;
   std::fflush(nullptr);
   // No destructor, no atexit: what they would end is not this process's.

@@ -1,5 +1,5 @@
-// ChildServer: which program serves where children start by exec, and what both sides must agree on.
-// Looks, starts nothing. Any thread.
+// ChildServer: which program serves where children start by exec, and what both sides must agree
+// on. Looks, starts nothing. Any thread.
 #pragma once
 
 #include <string>

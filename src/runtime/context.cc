@@ -108,10 +108,11 @@ Result<void> check_shared(const Server& held, const WorkerSpec& spec) {
   if (held.program.empty() || spec.child_server.empty() || spec.child_server == held.program) {
     return {};
   }
-  return Error(Code::kUnsupported, Scope::kCall,
-               fmt::format("WorkerSpec::child_server is '{}', and all Workers of this process share "
-                           "the child server '{}' of the first",
-                           spec.child_server, held.program));
+  return Error(
+      Code::kUnsupported, Scope::kCall,
+      fmt::format("WorkerSpec::child_server is '{}', and all Workers of this process share "
+                  "the child server '{}' of the first",
+                  spec.child_server, held.program));
 }
 
 Result<void> start_forked(Server& held, const WorkerSpec& spec) {

@@ -48,6 +48,10 @@ uint64_t random_bits() {
 
 Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec, WorkerPlace place) {
   STRATA_TRY(runtime::check_spec(spec));
+  // Else shared memory would be what the program prints to.
+  if (!os::fill_closed_stdio()) {
+    return refuse(Code::kSystem, "stdin, stdout or stderr is closed, and /dev/null does not open");
+  }
   spec.limits.heap_bytes = (spec.limits.heap_bytes + 4095) / 4096 * 4096;
   STRATA_ASSIGN(os::SharedRegion heap,
                 os::SharedRegion::create("strata-heap", engine::heap_address_bytes(spec.limits)));

@@ -191,7 +191,8 @@ class WorkerCore {
   std::unique_ptr<engine::Core> core_;
   std::unique_ptr<os::ForkServer> server_;
   StartReport start_;  // whole when life_ is kRunning
-  // Registered before init(), when nobody knows yet by what method it will be; under the step token.
+  // Registered before init(), when nobody knows yet by what method it will be; under the step
+  // token.
   std::vector<std::pair<registry::EntryRef, std::string>> early_local_functions_;
   std::unique_ptr<runtime::ThreadWorld> world_;
   std::unique_ptr<engine::Front<runtime::ThreadWorld>> front_;

@@ -63,8 +63,7 @@ void WorkerCore::note_local_function(const registry::PreparePayload& payload,
       !std::holds_alternative<model::LocalFunctionDescriptor>(payload.descriptor)) {
     return;
   }
-  front_->call(
-      [&](engine::Core&) { early_local_functions_.emplace_back(entry, payload.name); });
+  front_->call([&](engine::Core&) { early_local_functions_.emplace_back(entry, payload.name); });
 }
 
 Result<void> WorkerCore::check_local_functions() {

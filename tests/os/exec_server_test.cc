@@ -45,9 +45,7 @@ std::string command_line(int pid) {
 struct Reported {
   SharedRegion region = SharedRegion::create("exec", kRegionBytes).value();
   const Report& get() const { return *reinterpret_cast<const Report*>(region.data()); }
-  std::set<int> fds() const {
-    return {get().fds.begin(), get().fds.begin() + get().fd_count};
-  }
+  std::set<int> fds() const { return {get().fds.begin(), get().fds.begin() + get().fd_count}; }
 };
 
 void expect_like_a_forked_child(ForkServer& server, int inherited) {
@@ -151,7 +149,8 @@ TEST(ExecServer, NothingOfTheProgramLeaks) {
   sigemptyset(&mask);
   sigaddset(&mask, SIGUSR1);
   ::pthread_sigmask(SIG_BLOCK, &mask, &before);
-  struct sigaction ignore {}, old {};
+  struct sigaction ignore {
+  }, old{};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGUSR2, &ignore, &old);
   {
@@ -384,8 +383,8 @@ int main(int argc, char** argv) {
     return strata::os::say_another_hello();
   }
   strata::os::ForkIdentity identity = strata::os::kIdentity;
-  if (const auto status = strata::os::ForkServer::serve_if_asked(argc, argv,
-                                                                 strata::os::child_main, identity)) {
+  if (const auto status =
+          strata::os::ForkServer::serve_if_asked(argc, argv, strata::os::child_main, identity)) {
     return *status;
   }
   testing::InitGoogleTest(&argc, argv);

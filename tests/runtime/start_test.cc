@@ -12,6 +12,7 @@
 
 #include "os/fork_server.h"
 #include "runtime/child_server.h"
+#include "runtime/context.h"
 #include "tests/runtime/chip_test_util.h"
 #include "tests/runtime/nested_util.h"
 
@@ -24,9 +25,21 @@ using namespace test;  // NOLINT
 constexpr const char* kCommand = STRATA_TEST_COMMAND;
 #endif
 
-WorkerSpec exec_spec(int children) {
-  return spec_of(StartMethod::kExec, children);
+// Whatever the environment makes of spec_of(kFork).
+WorkerSpec plain_spec(StartMethod start, int children) {
+  WorkerSpec spec = spec_of(StartMethod::kInline, children);
+  spec.start = start;
+  return spec;
 }
+WorkerSpec exec_spec(int children) {
+  return plain_spec(StartMethod::kExec, children);
+}
+
+// Other tests of this program count what is left: the server by exec goes with the test.
+class StartByExec : public ::testing::Test {
+ protected:
+  void TearDown() override { runtime::end_context(); }
+};
 
 // Runs `body` in a forked process, which has made no server yet. Its status is what `body` gives.
 template <class F>
@@ -47,9 +60,8 @@ int64_t pid_of_a_task(Worker& worker) {
   auto callable = worker.register_callable(local_function<result_pid>("result_pid"));
   if (!callable) return 0;
   TaskRef task;
-  auto run = worker.submit([&](Orchestrator& orch) {
-    task = orch.submit_sub(*callable, TaskArgs()).value();
-  });
+  auto run = worker.submit(
+      [&](Orchestrator& orch) { task = orch.submit_sub(*callable, TaskArgs()).value(); });
   if (!run || !run->wait().ok()) return 0;
   const Result<int64_t> pid = run->result_as<int64_t>(task);
   return pid ? *pid : 0;
@@ -89,7 +101,7 @@ class OneThread {
 
 // ---------------------------------------------------------------- exec
 
-TEST(StartByExec, RunsLocalFunctionsOfThisProgram) {
+TEST_F(StartByExec, RunsLocalFunctionsOfThisProgram) {
   auto worker = started(exec_spec(2));
   const int64_t pid = pid_of_a_task(*worker);
   EXPECT_TRUE(pid == worker->sub_children()[0].pid || pid == worker->sub_children()[1].pid);
@@ -102,13 +114,13 @@ TEST(StartByExec, RunsLocalFunctionsOfThisProgram) {
   EXPECT_TRUE(worker->close().ok());
 }
 
-TEST(StartByExec, ReportBeforeInitSaysWhatIsAskedFor) {
+TEST_F(StartByExec, ReportBeforeInitSaysWhatIsAskedFor) {
   auto worker = Worker::create(exec_spec(1)).value();
   EXPECT_EQ(worker->start_report().method, StartMethod::kExec);
   EXPECT_EQ(worker->start_report().server_pid, 0);
 }
 
-TEST(StartByExec, RunsNativeImportsAndSharesBuffers) {
+TEST_F(StartByExec, RunsNativeImportsAndSharesBuffers) {
   auto worker = started(exec_spec(1));
   Buffer buffer = worker->create_buffer(4 * sizeof(int64_t)).value();
   for (int64_t i = 0; i < 4; ++i) buffer.as<int64_t>()[static_cast<size_t>(i)] = i;
@@ -127,17 +139,18 @@ TEST(StartByExec, RunsNativeImportsAndSharesBuffers) {
   }
 }
 
-TEST(StartByExec, WorkersBelowWorkersAndChipsTakeTheSamePath) {
+TEST_F(StartByExec, WorkersBelowWorkersAndChipsTakeTheSamePath) {
   auto spec = pod(StartMethod::kExec, 2, 2);
   auto worker = started(spec);
   const auto task = worker->register_callable(local_function<scale_in_subs>("scale")).value();
   worker->register_inner(local_function<scale_add>("scale_add")).value();
   Buffer buffer = worker->create_buffer(8).value();
   buffer.as<int64_t>()[0] = 4;
-  EXPECT_TRUE(run_one(*worker, task, TaskArgs()
-                                         .add_tensor(buffer.tensor<int64_t>({1}), INOUT)
-                                         .add_scalar(int64_t{3})
-                                         .add_scalar(int64_t{2}))
+  EXPECT_TRUE(run_one(*worker, task,
+                      TaskArgs()
+                          .add_tensor(buffer.tensor<int64_t>({1}), INOUT)
+                          .add_scalar(int64_t{3})
+                          .add_scalar(int64_t{2}))
                   .ok());
   EXPECT_EQ(buffer.as<int64_t>()[0], 14);
   // Each L3 is a process with a server of its own, by exec again.
@@ -151,7 +164,7 @@ TEST(StartByExec, WorkersBelowWorkersAndChipsTakeTheSamePath) {
   EXPECT_TRUE(Chip::open({.backend = "cpu", .memory_bytes = 1 << 20}, exec_spec(0)).ok());
 }
 
-TEST(StartByExec, LeavesNoDescriptorAndNoProcess) {
+TEST_F(StartByExec, LeavesNoDescriptorAndNoProcess) {
   { const auto first = started(exec_spec(1)); }
   const std::set<int> fds = open_fds();
   std::set<int> processes;
@@ -166,13 +179,13 @@ TEST(StartByExec, LeavesNoDescriptorAndNoProcess) {
   }
 }
 
-TEST(StartByExec, TitlesSayWhichChildAProcessIs) {
+TEST_F(StartByExec, TitlesSayWhichChildAProcessIs) {
   auto worker = started(exec_spec(2));
   EXPECT_TRUE(command_line(worker->sub_children()[1].pid).starts_with("strata: L3/1"));
   EXPECT_TRUE(command_line(worker->start_report().server_pid).starts_with("strata: server of "));
 }
 
-TEST(StartByExec, WorksFromAnotherFolder) {
+TEST_F(StartByExec, WorksFromAnotherFolder) {
   const std::filesystem::path before = std::filesystem::current_path();
   const int status = in_fresh_process([] {
     if (::chdir("/") != 0) return 2;
@@ -183,7 +196,7 @@ TEST(StartByExec, WorksFromAnotherFolder) {
   EXPECT_EQ(std::filesystem::current_path(), before);
 }
 
-TEST(StartByExec, WorksWithoutStdio) {
+TEST_F(StartByExec, WorksWithoutStdio) {
   EXPECT_EQ(in_fresh_process([] {
               for (int fd = 0; fd <= 2; ++fd) ::close(fd);
               auto worker = Worker::create(exec_spec(2));
@@ -193,7 +206,7 @@ TEST(StartByExec, WorksWithoutStdio) {
             0);
 }
 
-TEST(StartByExec, KilledServerOfTheProcessIsMadeAgain) {
+TEST_F(StartByExec, KilledServerOfTheProcessIsMadeAgain) {
   EXPECT_EQ(in_fresh_process([] {
               int server = 0;
               {
@@ -217,8 +230,9 @@ TEST(ChildServer, OptionThatIsNotThereIsNamed) {
               spec.child_server = "/nonexistent/strata";
               auto worker = Worker::create(spec).value();
               const Result<void> init = worker->init();
-              expect_error(init, Code::kNotFound, "WorkerSpec::child_server is "
-                                                  "'/nonexistent/strata': No such file");
+              expect_error(init, Code::kNotFound,
+                           "WorkerSpec::child_server is "
+                           "'/nonexistent/strata': No such file");
               return testing::Test::HasFailure() ? 1 : 0;
             }),
             0);
@@ -245,7 +259,7 @@ TEST(ChildServer, ProgramThatDoesNotServeCannotStartServersWithoutEnd) {
             0);
 }
 
-TEST(ChildServer, AnotherOneThanTheFirstWorkersIsRefused) {
+TEST_F(StartByExec, AnotherServerThanTheFirstWorkersIsRefused) {
   const auto first = started(exec_spec(1));
   WorkerSpec spec = exec_spec(1);
   spec.child_server = "/bin/true";
@@ -279,7 +293,7 @@ TEST(ChildServer, TheCommandServesAllButLocalFunctions) {
 TEST(ChildServer, LocalFunctionRegisteredBeforeInitFailsInitWithTheReason) {
   EXPECT_EQ(in_fresh_process([] {
               const OneThread other;
-              WorkerSpec spec = spec_of(StartMethod::kAuto, 1);
+              WorkerSpec spec = plain_spec(StartMethod::kAuto, 1);
               spec.allow_threads = false;
               spec.child_server = kCommand;
               auto worker = Worker::create(spec).value();
@@ -307,15 +321,14 @@ TEST(ChildServer, TheEnvironmentNamesItWhereTheProgramDoesNotServe) {
 
 TEST(StartByAuto, ForksWhereThatIsSafe) {
   EXPECT_EQ(in_fresh_process([] {
-              auto worker = started(spec_of(StartMethod::kAuto, 1));
+              auto worker = started(plain_spec(StartMethod::kAuto, 1));
               EXPECT_EQ(worker->start_report().method, StartMethod::kFork);
               EXPECT_NE(worker->start_report().reason.find("one thread"), std::string::npos);
               EXPECT_NE(pid_of_a_task(*worker), 0);
               // The engine's thread is Strata's own.
-              auto second = started(spec_of(StartMethod::kAuto, 1));
+              auto second = started(plain_spec(StartMethod::kAuto, 1));
               EXPECT_EQ(second->start_report().method, StartMethod::kFork);
-              EXPECT_EQ(second->start_report().reason,
-                        "this process has its fork server already");
+              EXPECT_EQ(second->start_report().reason, "this process has its fork server already");
               return testing::Test::HasFailure() ? 1 : 0;
             }),
             0);
@@ -324,7 +337,7 @@ TEST(StartByAuto, ForksWhereThatIsSafe) {
 TEST(StartByAuto, TakesExecInAProgramWithThreadsAndSaysWhy) {
   EXPECT_EQ(in_fresh_process([] {
               const OneThread other;
-              WorkerSpec spec = spec_of(StartMethod::kAuto, 2);
+              WorkerSpec spec = plain_spec(StartMethod::kAuto, 2);
               spec.allow_threads = false;
               testing::internal::CaptureStderr();
               auto worker = started(spec);
@@ -342,7 +355,7 @@ TEST(StartByAuto, TakesExecInAProgramWithThreadsAndSaysWhy) {
 TEST(StartByAuto, ForkIsStillRefusedByNameWhereItIsAskedFor) {
   EXPECT_EQ(in_fresh_process([] {
               const OneThread other;
-              WorkerSpec spec = spec_of(StartMethod::kFork, 1);
+              WorkerSpec spec = plain_spec(StartMethod::kFork, 1);
               spec.allow_threads = false;
               expect_error(Worker::create(spec).value()->init(), Code::kWrongState,
                            "1 other thread");
@@ -353,9 +366,9 @@ TEST(StartByAuto, ForkIsStillRefusedByNameWhereItIsAskedFor) {
 
 TEST(TwoStartMethods, StandBesideEachOtherInOneProcess) {
   EXPECT_EQ(in_fresh_process([] {
-              auto forked = started(spec_of(StartMethod::kFork, 1));
+              auto forked = started(plain_spec(StartMethod::kFork, 1));
               auto executed = started(exec_spec(1));
-              auto again = started(spec_of(StartMethod::kFork, 1));
+              auto again = started(plain_spec(StartMethod::kFork, 1));
               EXPECT_EQ(forked->start_report().method, StartMethod::kFork);
               EXPECT_EQ(executed->start_report().method, StartMethod::kExec);
               for (Worker* each : {forked.get(), executed.get(), again.get()}) {
@@ -370,8 +383,7 @@ TEST(TwoStartMethods, StandBesideEachOtherInOneProcess) {
 // ---------------------------------------------------------------- what goes wrong on the way
 
 #ifdef STRATA_FAULTS
-class StartKilledAt
-    : public ::testing::TestWithParam<std::tuple<StartMethod, const char*>> {};
+class StartKilledAt : public ::testing::TestWithParam<std::tuple<StartMethod, const char*>> {};
 INSTANTIATE_TEST_SUITE_P(
     Step, StartKilledAt,
     ::testing::Combine(::testing::Values(StartMethod::kFork, StartMethod::kExec),
@@ -384,7 +396,7 @@ TEST_P(StartKilledAt, FailsInitOrHarmsNothingAndLeavesNothing) {
   EXPECT_EQ(in_fresh_process([method = method] {
               const std::set<int> before = open_fds();
               {
-                auto worker = Worker::create(spec_of(method, 2)).value();
+                auto worker = Worker::create(plain_spec(method, 2)).value();
                 const Result<void> init = worker->init();
                 if (init && pid_of_a_task(*worker) == 0) return 1;
                 if (!init && init.error().message().empty()) return 2;
@@ -406,7 +418,7 @@ INSTANTIATE_TEST_SUITE_P(Method, StartStarved,
 TEST_P(StartStarved, EachDescriptorThatCannotBeHadIsAnErrorAndLeavesNothing) {
   EXPECT_EQ(in_fresh_process([method = GetParam()] {
               // The server of the process is made below the limit, once.
-              { const auto first = started(spec_of(method, 1)); }
+              { const auto first = started(plain_spec(method, 1)); }
               const std::set<int> before = open_fds();
               const int free = ::dup(0);
               ::close(free);
@@ -418,7 +430,7 @@ TEST_P(StartStarved, EachDescriptorThatCannotBeHadIsAnErrorAndLeavesNothing) {
                 ::setrlimit(RLIMIT_NOFILE, &low);
                 bool done = false;
                 {
-                  auto worker = Worker::create(spec_of(method, 2));
+                  auto worker = Worker::create(plain_spec(method, 2));
                   done = worker && (*worker)->init().ok();
                   if (done) done = pid_of_a_task(**worker) != 0;
                 }

@@ -25,6 +25,7 @@
 
 #include "os/clock.h"
 #include "strata/strata.h"
+#include "tests/runtime/by_processes.h"
 
 namespace strata::test {
 
@@ -37,14 +38,6 @@ inline constexpr bool kThreadSanitizer = false;
 inline constexpr base::Duration kTestDeadline = base::Duration::from_s(60);
 // What tells of a lost child must do so within this.
 inline constexpr base::Duration kLossBound = base::Duration::from_s(2);
-
-// What a test of children by fork takes: exec where the environment asks for that, so that whole
-// suites run by either.
-inline StartMethod by_processes() {
-  const char* const asked = std::getenv("STRATA_TEST_START");
-  return asked != nullptr && std::string_view(asked) == "exec" ? StartMethod::kExec
-                                                               : StartMethod::kFork;
-}
 
 inline WorkerSpec spec_of(StartMethod start, int children) {
   WorkerSpec spec;
