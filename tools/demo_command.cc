@@ -127,7 +127,8 @@ void add_demo_command(CLI::App& app, Action* action) {
       "not: "
       "it starts threads, and only a program of one thread may fork children). Its source is "
       "examples/05_ridge_pod, and examples/03_ridge for what it shares with --flat.\n\n"
-      "Exit codes: 0 all well, 1 the work or a comparison failed, 2 bad arguments or bad data.\n"
+      "Exit codes: 0 all well, 1 the work or a comparison failed, 2 bad arguments or bad data, 130 "
+      "ended by SIGINT, 143 by SIGTERM (what runs is finished; once more ends it at once).\n"
       "Example: strata demo --tile 64 --workers 4");
   command->callback([action, choice, command] {
     if (choice->flat && command->count("--augment") == 0) choice->options.augment = false;

@@ -96,6 +96,12 @@ void Account::close(strata::Worker& worker) {
   }
 }
 
+void Account::end(int signal_number) {
+  if (signal_number == 0) return;
+  if (report_.error.empty()) report_.error = "ended by a signal";
+  report_.code = 128 + signal_number;
+}
+
 void Account::judge(const Matrices& matrices) {
   const std::vector<uint8_t> predictions = matrices.predictions();
   for (size_t i = 0; i < predictions.size(); ++i) {

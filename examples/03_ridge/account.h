@@ -76,6 +76,8 @@ class Account {
   // The table's head and one line of it. `hosts`: for how many Workers there are leaves.
   void tell_head(size_t hosts) const;
   void tell(StepReport step);
+  // A signal that asked for the end is the program's exit code, whatever came out; 0: none.
+  void end(int signal_number);
   // Ends the Worker, which writes the timeline.
   void close(strata::Worker& worker);
   // Counts what is right, and compares with the reference.

@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
   CLI::App app("Kernel ridge regression on handwritten digits by tiled Cholesky factorisation.");
   ridge::add_options(app, &options);
   app.footer(
-      "Exit codes: 0 all well, 1 the work or a comparison failed, 2 bad arguments or bad data.");
+      "Exit codes: 0 all well, 1 the work or a comparison failed, 2 bad arguments or bad data, "
+      "130 ended by SIGINT, 143 by SIGTERM.");
   app.failure_message([](const CLI::App*, const CLI::Error& e) {
     return "ridge: " + std::string(e.what()) + " (--help tells the options)\n";
   });

@@ -1,7 +1,8 @@
 // ridge_pod: the regression of 03_ridge on an L4 Worker over L3 Workers, each with SUB children.
 //
 // Reads the digits, solves, tells what was measured, and compares with an independent program. Exit
-// codes: 0 all well, 1 the work or a comparison failed, 2 bad arguments or bad data.
+// codes: 0 all well, 1 the work or a comparison failed, 2 bad arguments or bad data,
+// 130 ended by SIGINT, 143 by SIGTERM.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -35,7 +36,8 @@ int main(int argc, char** argv) {
       "Kernel ridge regression on handwritten digits by a tree of Workers: an L4 over L3s.");
   ridge_pod::add_options(app, &options);
   app.footer(
-      "Exit codes: 0 all well, 1 the work or a comparison failed, 2 bad arguments or bad data.");
+      "Exit codes: 0 all well, 1 the work or a comparison failed, 2 bad arguments or bad data, "
+      "130 ended by SIGINT, 143 by SIGTERM.");
   app.failure_message([](const CLI::App*, const CLI::Error& e) {
     return "ridge_pod: " + std::string(e.what()) + " (--help tells the options)\n";
   });

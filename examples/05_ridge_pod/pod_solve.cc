@@ -99,12 +99,19 @@ ridge::Report solve(const Options& options, std::FILE* out) {
     account.fail(worker.error().to_string());
     return account.report();
   }
-  if (auto started = (*worker)->init(); !started) {
-    account.fail(started.error().to_string());
+  // Ctrl-C lets the graph that runs end, and no other begin.
+  auto signals = strata::drain_on_signals(**worker);
+  if (!signals) {
+    account.fail(signals.error().to_string());
     return account.report();
   }
-  solve(**worker, *samples, options, &account);
-  account.close(**worker);
+  if (auto started = (*worker)->init(); started) {
+    solve(**worker, *samples, options, &account);
+    account.close(**worker);
+  } else {
+    account.fail(started.error().to_string());
+  }
+  account.end(signals->signal_number());
   return account.report();
 }
 

@@ -30,7 +30,7 @@ class Worker;
 class STRATA_PUBLIC Chip {
  public:
   // Starts the chip's process as Worker::init would; of `process` start, allow_threads,
-  // child_server, inherit_fds, limits and timeouts count.
+  // child_server, inherit_fds, output, limits and timeouts count.
   static Result<std::unique_ptr<Chip>> open(ChipSpec spec = {}, const WorkerSpec& process = {});
   // Closes, and logs what close would have returned.
   ~Chip();

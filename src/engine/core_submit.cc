@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/fault.h"
 #include "base/mark.h"
-#include "engine/core.h"
+#include "engine/core_overdue.h"
 #include "graph/region.h"
 #include "model/args.h"
 
@@ -61,15 +61,14 @@ void Core::end_scope(uint64_t scope) {
   }
 }
 
-// Only for the deliberate fault 19: storage goes although tasks still name it.
-void Core::give_back_early(uint32_t index) {
-  const buffer::BufferTable::Entry& entry = buffers_.at(index);
-  if (entry.references == 0) return;
-  heap_.free(entry.segment, entry.segment_offset);
-  buffers_.detach_place(index);
-}
-
 void Core::end_innermost_scope() {
+  // The deliberate fault 19: storage goes although tasks still name it.
+  const auto give_back_early = [this](uint32_t index) {
+    const buffer::BufferTable::Entry& entry = buffers_.at(index);
+    if (entry.references == 0) return;
+    heap_.free(entry.segment, entry.segment_offset);
+    buffers_.detach_place(index);
+  };
   for (const uint32_t index : scopes_.back().temporaries) {
     if (base::fault() == 19) give_back_early(index);
     buffers_.release_owner(index);
@@ -151,15 +150,17 @@ void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
   notable_ = true;
 }
 
-void Core::cancel_run(RunRecord& run) {
-  if (run.done || run.cancelled) return;
-  run.cancelled = true;
+void Core::cancel_run(RunRecord& run, base::Instant kill_at) {
+  if (run.done) return;
+  run.kill_at = std::min(run.kill_at, kill_at);
+  endings_.grace_at = std::min(endings_.grace_at, run.kill_at);
+  if (std::exchange(run.cancelled, true)) return;
   if (trace_.on()) [[unlikely]]
     trace_.run_cancelled(run.number);
   const uint32_t cause = add_cause(Error(
       Code::kCancelled, Scope::kTask, fmt::format("run {} was cancelled", run.id), options_.path));
   if (cause != 0) causes_.pin(cause);
-  cancel_causes_[run.number % runs_.size()] = cause;
+  run.cancel_cause = cause;
   sched_.cancel_run(run.number, cause);
   // Only the run that executes has entries at workers.
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
@@ -170,8 +171,9 @@ void Core::cancel_run(RunRecord& run) {
     for (auto slot = queued.rbegin(); slot != queued.rend(); ++slot) {
       const uint64_t ticket = sched_.slot(*slot).ticket;
       if (workers_[worker].endpoint->revoke(ticket)) {
+        left_worker(*slot);
         if (trace_.on()) [[unlikely]] {
-          trace_.taken_back(traced(*slot), {worker, ticket});
+          trace_.taken_back(traced(*slot), placed(worker, ticket));
         }
         if (sched_.slot(*slot).member) {
           sched_.finish(*slot, sched::Outcome::kSkipped, cause);
@@ -257,12 +259,18 @@ bool Core::check_worker(int32_t worker, const Job& job, std::optional<Error>* er
               options_.path);
     return false;
   }
-  if (!registry_.usable(job.callable, number)) {
+  if (!registry_.usable(job.callable, number) && !will_have(job, number)) {
     *error = wrong_kind(job);
     if (!*error) *error = registry_.why_unusable(job.callable, number);
     return false;
   }
   return true;
+}
+
+// It is to be ready again, and then has the callable.
+bool Core::will_have(const Job& job, uint32_t worker) const {
+  return is_returning(worker) &&
+         registry_.will_have(job.callable, worker, workers_[worker].caps.kinds);
 }
 
 // Eligible is who has the callable: a pool, the workers of a pool that it is registered on, or one.
@@ -286,7 +294,11 @@ bool Core::find_target(const Job& job, sched::Target* out, std::optional<Error>*
   if (known_classes_.size() <= job.callable.index) known_classes_.resize(job.callable.index + 1);
   KnownClass& known = known_classes_[job.callable.index][pool];
   if (known.epoch != registry_.epoch() || known.stamp != sched_.class_stamp(known.cls)) {
-    const std::vector<uint32_t> workers = registry_.usable_workers(job.callable, pool);
+    std::vector<uint32_t> workers = registry_.usable_workers(job.callable, pool);
+    for (uint32_t worker = 0; worker < workers_.size() && returning_ > 0; ++worker) {
+      if (workers_[worker].caps.pool != job.where.pool || !will_have(job, worker)) continue;
+      workers.insert(std::lower_bound(workers.begin(), workers.end(), worker), worker);
+    }
     if (workers.empty()) {
       *error = wrong_kind(job);
       if (!*error) *error = registry_.why_unusable(job.callable);
@@ -314,7 +326,7 @@ void Core::write_payload(uint32_t index, const Job& job, const TaskArgs& args,
   head->callable = job.callable;
   head->post.task = uint64_t{sched_.slot(index).generation} << 32 | index;
   head->post.callable = job.callable.index;
-  head->post.flags = job.config.flags;
+  head->post.flags = job.config.flags & ~mailbox::kFlagTimed;
   head->post.block_dim = job.config.block_dim;
   head->post.deadline_ms = job.config.deadline_ms;
   size_t next = first_placement;
@@ -362,9 +374,6 @@ std::optional<Error> Core::stuck() const {
   if (sched_.has_ready() || !busy_.empty() || !barred_.empty()) return std::nullopt;
   // Of workers that note their news, which are in no list.
   if (sched_.queues().queued() > 0 || controls_open_ > 0) return std::nullopt;
-  if (workers_expected_ && sched_.queues().open_count() == 0 && sched_.live() > 0) {
-    return std::nullopt;
-  }
   if (sched_.live() > 0 && sched_.queues().open_count() == 0) return std::nullopt;
   return Error(Code::kResourceExhausted, Scope::kCall,
                fmt::format("no room for another task: {} of {} slots are in use and none of them "

@@ -30,12 +30,17 @@ class CallFrame {
   CallFrame& operator=(const CallFrame&) = delete;
 
   const std::string& path() const { return path_; }
+  // Whoever reads this process's stderr puts the path before each line.
+  void omit_path() { path_in_logs_ = false; }
 
   // Forgets the task before: no result and no text.
   void clear();
   // A call of that task, all but its tensors. `args` outlives the call.
   strata_call open(const mailbox::TaskPost& post, const model::ArgsDecoder& args,
                    Cancelled cancelled);
+
+  // The same question as the callable's: also whether its deadline has passed.
+  Cancelled cancelled() const;
 
   // How the task ended; the spans hold until clear().
   void succeed(mailbox::TaskOutcome* outcome);
@@ -47,9 +52,11 @@ class CallFrame {
   static int32_t set_result(const strata_call* raw, const void* bytes, uint64_t n);
   static void set_error(const strata_call* raw, const char* text, uint64_t n);
   static int32_t is_cancelled(const strata_call* raw);
+  bool told_to_stop() const;
   static void log(const strata_call* raw, int32_t level, const char* text, uint64_t n);
 
   std::string path_;
+  bool path_in_logs_ = true;
   Cancelled cancelled_{};
   base::Instant deadline_ = base::Instant::never();  // of the task that runs
   std::vector<std::byte> result_;

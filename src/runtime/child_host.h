@@ -20,6 +20,7 @@
 #include "os/futex.h"
 #include "os/process.h"
 #include "runtime/call_frame.h"
+#include "runtime/child_output.h"
 #include "runtime/pause.h"
 #include "runtime/task_trace.h"
 
@@ -30,14 +31,22 @@ using ChildMailbox = mailbox::ChildSide<mailbox::PlainMemory>;
 template <class Exec>
 class ChildHost {
  public:
-  // All outlive this. `parent` wakes the parent; `trace` may be null.
-  ChildHost(ChildMailbox& side, Exec& executor, os::EventFd parent, TaskTrace* trace)
-      : side_(side), executor_(executor), parent_(std::move(parent)), trace_(trace) {}
+  // All outlive this. `parent` wakes the parent; `trace` and `output` may be null.
+  ChildHost(ChildMailbox& side, Exec& executor, os::EventFd parent, TaskTrace* trace,
+            ChildOutput* output)
+      : side_(side),
+        executor_(executor),
+        parent_(std::move(parent)),
+        trace_(trace),
+        output_(output) {
+    if (output != nullptr) executor.omit_path_in_logs();
+  }
 
   uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text) {
     const uint64_t since = trace_ != nullptr ? trace_->now() : 0;
     const uint32_t code = executor_.control(command, request, text);
     if (trace_ != nullptr) trace_->control(since, command, request, code);
+    if (output_ != nullptr) output_->after_control();
     return code;
   }
   void run(const mailbox::TaskView& task, mailbox::TaskOutcome* outcome) {
@@ -49,6 +58,7 @@ class ChildHost {
     executor_.run(post, task.args, {&ChildHost::cancelled, &asked}, outcome);
     if (trace_ != nullptr) [[unlikely]]
       trace_->end(outcome->outcome != mailbox::Outcome::kOk);
+    if (output_ != nullptr) output_->after(outcome);
   }
   void signal_parent() { parent_.signal(); }
   // Without a timeout: the fork server's end is this process's, and it ends with the parent.
@@ -73,6 +83,7 @@ class ChildHost {
   Exec& executor_;
   os::EventFd parent_;
   TaskTrace* trace_;
+  ChildOutput* output_;
 };
 
 }  // namespace strata::runtime

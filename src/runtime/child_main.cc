@@ -15,6 +15,7 @@
 #include "os/process_title.h"
 #include "os/shared_region.h"
 #include "runtime/child_host.h"
+#include "runtime/child_output.h"
 #include "runtime/child_spec.h"
 #include "runtime/chip_main.h"
 #include "runtime/context.h"
@@ -73,11 +74,12 @@ Result<Mappings> map(const ChildSpec& spec, std::vector<os::Fd>& fds) {
   return out;
 }
 
-Result<int> serve_helper(const ChildSpec& spec, Mappings& mapped, os::EventFd parent) {
+Result<int> serve_helper(const ChildSpec& spec, Mappings& mapped, os::EventFd parent,
+                         ChildOutput* output) {
   STRATA_ASSIGN(Side side, Side::attach({}, mapped.region.bytes(), mapped.hub.bytes()));
   Executor executor(mapped.segments(), spec.path);
   const std::unique_ptr<TaskTrace> trace = mapped.trace(trace::Role::kSub, spec.path);
-  ChildHost<Executor> host(side, executor, std::move(parent), trace.get());
+  ChildHost<Executor> host(side, executor, std::move(parent), trace.get(), output);
   mailbox::ChildLoop loop(side, host, spec.spin);
   return loop.run();
 }
@@ -118,7 +120,8 @@ Result<std::shared_ptr<WorkerCore>> start_worker(const ChildSpec& spec, Mappings
   return core;
 }
 
-Result<int> serve_worker(const ChildSpec& spec, Mappings& mapped, os::EventFd parent) {
+Result<int> serve_worker(const ChildSpec& spec, Mappings& mapped, os::EventFd parent,
+                         ChildOutput* output) {
   Result<std::shared_ptr<WorkerCore>> core = start_worker(spec, mapped);
   STRATA_ASSIGN(Side side, Side::attach({}, mapped.region.bytes(), mapped.hub.bytes()));
   if (!core) return refuse_start(side, parent, core.error());
@@ -127,7 +130,7 @@ Result<int> serve_worker(const ChildSpec& spec, Mappings& mapped, os::EventFd pa
     InnerWorker inner(**core);
     Executor executor(mapped.segments(), spec.path, &inner);
     const std::unique_ptr<TaskTrace> trace = mapped.trace(trace::Role::kWorker, spec.path);
-    ChildHost<Executor> host(side, executor, std::move(parent), trace.get());
+    ChildHost<Executor> host(side, executor, std::move(parent), trace.get(), output);
     mailbox::ChildLoop loop(side, host, spec.spin);
     status = loop.run();
   }
@@ -138,15 +141,30 @@ Result<int> serve_worker(const ChildSpec& spec, Mappings& mapped, os::EventFd pa
   return status;
 }
 
+// Null: stdout and stderr are what the parent's are.
+Result<std::unique_ptr<ChildOutput>> take_output(const ChildSpec& spec, std::vector<os::Fd>& fds) {
+  if (!spec.output) return std::unique_ptr<ChildOutput>();
+  if (fds.size() < 3) {
+    return Error(Code::kCorrupt, Scope::kProcess, "no descriptors came for a child's output");
+  }
+  const size_t at = fds.size() - 3;
+  STRATA_ASSIGN(std::unique_ptr<ChildOutput> output,
+                ChildOutput::adopt(std::move(fds[at]), std::move(fds[at + 1]),
+                                   os::EventFd::adopt(std::move(fds[at + 2]))));
+  fds.resize(at);
+  return output;
+}
+
 Result<int> serve(os::ChildStart& start) {
   STRATA_ASSIGN(const ChildSpec spec, decode_child_spec(start.spec));
   os::set_process_title(fmt::format("strata: {}", spec.path));
+  STRATA_ASSIGN(const std::unique_ptr<ChildOutput> output, take_output(spec, start.fds));
   os::EventFd parent =
       os::EventFd::adopt(start.fds.size() > 2 ? std::move(start.fds[2]) : os::Fd());
-  if (spec.chip) return serve_chip(spec, start, std::move(parent));
+  if (spec.chip) return serve_chip(spec, start, std::move(parent), output.get());
   STRATA_ASSIGN(Mappings mapped, map(spec, start.fds));
-  if (!spec.worker) return serve_helper(spec, mapped, std::move(parent));
-  Result<int> status = serve_worker(spec, mapped, std::move(parent));
+  if (!spec.worker) return serve_helper(spec, mapped, std::move(parent), output.get());
+  Result<int> status = serve_worker(spec, mapped, std::move(parent), output.get());
   end_context();
   return status;
 }

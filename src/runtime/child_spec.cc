@@ -29,6 +29,8 @@ void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   out.put(static_cast<uint8_t>(spec.start));
   out.put(static_cast<uint8_t>(spec.allow_threads));
   out.put_string(spec.child_server);
+  out.put(static_cast<uint8_t>(spec.restart));
+  out.put(spec.restart_limit);
   out.put(static_cast<uint32_t>(spec.library_path.size()));
   for (const std::string& folder : spec.library_path) out.put_string(folder);
   out.put(static_cast<uint32_t>(spec.inherit_fds.size()));
@@ -44,6 +46,9 @@ void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   out.put(spec.timeouts.close_ms);
   out.put(spec.timeouts.exit_ms);
   out.put(spec.timeouts.stall_report_ms);
+  out.put(spec.timeouts.deadline_grace_ms);
+  out.put(static_cast<uint8_t>(spec.output.mode));
+  out.put(spec.output.lines_per_second);
   out.put(static_cast<uint32_t>(spec.workers.size()));
   for (const WorkerSpec& worker : spec.workers) put_worker(out, worker);
 }
@@ -65,6 +70,8 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
   spec.start = static_cast<StartMethod>(in.get<uint8_t>());
   spec.allow_threads = in.get<uint8_t>() != 0;
   spec.child_server = in.get_string(kPathBytesMax);
+  spec.restart = static_cast<Restart>(in.get<uint8_t>());
+  spec.restart_limit = in.get<uint32_t>();
   for (uint32_t left = get_count(in, ok); left > 0 && in.ok(); --left) {
     spec.library_path.emplace_back(in.get_string(kPathBytesMax));
   }
@@ -82,6 +89,9 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
   spec.timeouts.close_ms = in.get<uint32_t>();
   spec.timeouts.exit_ms = in.get<uint32_t>();
   spec.timeouts.stall_report_ms = in.get<uint32_t>();
+  spec.timeouts.deadline_grace_ms = in.get<uint32_t>();
+  spec.output.mode = static_cast<OutputMode>(in.get<uint8_t>());
+  spec.output.lines_per_second = in.get<uint32_t>();
   const uint32_t workers = get_count(in, ok);
   if (workers > 0 && depth >= kDepthMax) *ok = false;
   for (uint32_t left = workers; left > 0 && in.ok() && *ok; --left) {
@@ -92,6 +102,38 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
 
 }  // namespace
 
+std::vector<std::byte> encode(const ChildOrder& order) {
+  base::ByteWriter out;
+  out.put(order.first);
+  out.put(static_cast<uint32_t>(order.path.size()));
+  for (const uint32_t worker : order.path) out.put(worker);
+  out.put(order.helpers);
+  out.put(static_cast<uint8_t>(order.worker.has_value()));
+  if (order.worker) put_worker(out, *order.worker);
+  return std::move(out).take();
+}
+
+Result<ChildOrder> decode_child_order(std::span<const std::byte> bytes) {
+  base::ByteReader in(bytes);
+  bool ok = true;
+  ChildOrder order;
+  order.first = in.get<uint32_t>();
+  for (uint32_t left = get_count(in, &ok); left > 0 && in.ok(); --left) {
+    order.path.push_back(in.get<uint32_t>());
+  }
+  order.helpers = in.get<uint32_t>();
+  const uint8_t is_worker = in.get<uint8_t>();
+  if (is_worker == 1 && ok && in.ok()) {
+    order.worker = get_worker(in, 1, &ok);
+  } else if (is_worker != 0) {
+    ok = false;
+  }
+  if (!ok || !in.ok() || in.left() != 0 || (order.worker && order.helpers > 0)) {
+    return Error(Code::kCorrupt, Scope::kCall, "an order of children does not decode");
+  }
+  return order;
+}
+
 std::vector<std::byte> encode(const ChildSpec& spec) {
   base::ByteWriter out;
   out.put_string(spec.path);
@@ -101,6 +143,7 @@ std::vector<std::byte> encode(const ChildSpec& spec) {
   out.put(spec.spin.linger_ns);
   out.put(spec.spin.polls_without_pause);
   out.put(spec.timeline_bytes);
+  out.put(static_cast<uint8_t>(spec.output));
   out.put(static_cast<uint8_t>(spec.worker.has_value()));
   if (spec.worker) put_worker(out, *spec.worker);
   out.put(static_cast<uint8_t>(spec.chip.has_value()));
@@ -122,6 +165,7 @@ Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes) {
   spec.spin.linger_ns = in.get<int64_t>();
   spec.spin.polls_without_pause = in.get<int>();
   spec.timeline_bytes = in.get<uint64_t>();
+  spec.output = in.get<uint8_t>() != 0;
   const uint8_t is_worker = in.get<uint8_t>();
   if (is_worker == 1 && ok && in.ok()) {
     spec.worker = get_worker(in, 1, &ok);

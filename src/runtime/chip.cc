@@ -17,6 +17,7 @@ Result<std::unique_ptr<Chip>> Chip::open(ChipSpec spec, const WorkerSpec& proces
   one.allow_threads = process.allow_threads;
   one.child_server = process.child_server;
   one.inherit_fds = process.inherit_fds;
+  one.output = process.output;
   one.limits = process.limits;
   one.timeouts = process.timeouts;
   WorkerPlace place;

@@ -29,6 +29,7 @@ class ChipExecutor {
   // Where kernels tell of their blocks; it outlives their runs.
   void set_trace(trace::Recorder* trace) { backend_->set_trace(trace); }
 
+  void omit_path_in_logs() { frame_.omit_path(); }
   // The four phases of a registration, and kDropMapping. 0, or a strata::Code and its text.
   uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text);
   // The spans of the outcome hold until the next run.

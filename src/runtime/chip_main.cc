@@ -12,7 +12,8 @@
 
 namespace strata::runtime {
 
-Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start, os::EventFd parent) {
+Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start, os::EventFd parent,
+                       ChildOutput* output) {
   const size_t heaps = spec.heap_bytes.size();
   const size_t timeline_at = ChildSpec::kFixedFds + heaps;
   const size_t expected = timeline_at + (spec.timeline_bytes > 0 ? 1 : 0) + 1;
@@ -46,7 +47,7 @@ Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start, os::EventFd
       executor->set_trace(&trace->recorder());
     }
   }
-  ChildHost<ChipExecutor> child(side, *executor, std::move(parent), trace.get());
+  ChildHost<ChipExecutor> child(side, *executor, std::move(parent), trace.get(), output);
   mailbox::ChildLoop loop(side, child, spec.spin);
   return loop.run();
 }

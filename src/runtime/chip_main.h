@@ -3,11 +3,14 @@
 
 #include "os/event_fd.h"
 #include "os/fork_server.h"
+#include "runtime/child_output.h"
 #include "runtime/child_spec.h"
 
 namespace strata::runtime {
 
-// Gives the exit status. `parent` wakes the parent; it was taken out of `start`.
-Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start, os::EventFd parent);
+// Gives the exit status. `parent` wakes the parent; it was taken out of `start`. `output` may be
+// null.
+Result<int> serve_chip(const ChildSpec& spec, os::ChildStart& start, os::EventFd parent,
+                       ChildOutput* output);
 
 }  // namespace strata::runtime

@@ -32,6 +32,7 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
+  void omit_path_in_logs() { frame_.omit_path(); }
   // The four phases of a registration. 0, or a strata::Code and its text.
   uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text);
 
@@ -49,6 +50,7 @@ class Executor {
   };
 
   Result<void> prepare(Entry& entry, registry::EntryRef ref, std::span<const std::byte> payload);
+  uint32_t add_children(std::span<const std::byte> request, std::string* text);
   Result<void> apply(engine::Command command, registry::EntryRef ref,
                      std::span<const std::byte> payload);
   Result<strata_entry> resolve(const registry::PreparePayload& payload);

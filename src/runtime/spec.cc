@@ -12,7 +12,7 @@
 namespace strata::runtime {
 namespace {
 
-constexpr int kChildrenMax = 1024;
+constexpr uint32_t kRestartsMax = 1'000'000;
 // The rest is for a path and the heaps.
 constexpr size_t kWorkerSpecBytesMax = os::ForkServer::kSpecBytesMax - 5 * 1024;
 constexpr size_t kPathBytesMax = 4096;
@@ -50,7 +50,7 @@ Result<void> check_limits(const Limits& limits) {
 }  // namespace
 
 Result<void> check_spec(const WorkerSpec& spec) {
-  if (spec.level < 3 || spec.level > 6) {
+  if (spec.level < kLowestLevel || spec.level > 6) {
     return refuse(fmt::format("WorkerSpec::level is 3 to 6, not {}", spec.level));
   }
   if (spec.sub_workers < 0 || spec.sub_workers > kChildrenMax) {
@@ -83,6 +83,20 @@ Result<void> check_spec(const WorkerSpec& spec) {
     return refuse(fmt::format("WorkerSpec::child_server has {} bytes, at most {}",
                               spec.child_server.size(), kPathBytesMax));
   }
+  if (spec.restart != Restart::kNever && spec.restart != Restart::kOnFailure) {
+    return refuse("WorkerSpec::restart is kNever or kOnFailure");
+  }
+  if (spec.restart_limit > kRestartsMax) {
+    return refuse(fmt::format("WorkerSpec::restart_limit is 0 to {}, not {}", kRestartsMax,
+                              spec.restart_limit));
+  }
+  if (spec.output.mode != OutputMode::kForward && spec.output.mode != OutputMode::kInherit &&
+      spec.output.mode != OutputMode::kDiscard) {
+    return refuse("WorkerSpec::output.mode is kForward, kInherit or kDiscard");
+  }
+  if (spec.output.on_line && spec.output.mode != OutputMode::kForward) {
+    return refuse("WorkerSpec::output.on_line takes lines in the mode kForward alone");
+  }
   STRATA_TRY(check_limits(spec.limits));
   for (const int fd : spec.inherit_fds) {
     if (fd >= 0) continue;
@@ -108,6 +122,11 @@ Result<void> check_child_spec(const WorkerSpec& child, int parent_level) {
     return refuse(
         "WorkerSpec::timeline is set for a Worker below another: the topmost one writes "
         "the timeline of all");
+  }
+  if (child.output.on_line) {
+    return refuse(
+        "WorkerSpec::output.on_line is set for a Worker below another: the topmost one takes the "
+        "lines of all");
   }
   STRATA_TRY(check_spec(child));
   ChildSpec whole;

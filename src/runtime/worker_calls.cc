@@ -1,5 +1,6 @@
 // The half of WorkerCore that a running Worker's users call: buffers, callables, runs.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -35,6 +36,18 @@ Result<void> WorkerCore::must_run(const char* what) {
                                                life == Life::kCreated || life == Life::kStarting
                                                    ? "is not initialised: call init() first"
                                                    : "is closed"));
+}
+
+// A signal has asked for the end of the program; see strata/signals.h.
+Result<void> WorkerCore::must_not_drain(const char* what) const {
+  const int number = draining();
+  if (number == 0) [[likely]]
+    return {};
+  return Error(Code::kCancelled, Scope::kProcess,
+               fmt::format("{} after {}: the program is to end. Runs that were begun go on; close "
+                           "the Worker",
+                           what, number == SIGINT ? "SIGINT" : "SIGTERM"),
+               path_);
 }
 
 // ---------------------------------------------------------------- buffers
@@ -85,6 +98,15 @@ Result<registry::PreparePayload> WorkerCore::payload_of(const Callable& callable
   return payload;
 }
 
+int WorkerCore::child_count() {
+  return front_->look([this](const engine::Core&) {
+    if (roster_.size() > 0 && spec_.start != StartMethod::kInline) {
+      return static_cast<int>(roster_.size());
+    }
+    return static_cast<int>(spec_.workers.size()) + spec_.chips + spec_.sub_workers;
+  });
+}
+
 Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
                                                      const std::vector<int>& workers) {
   if (life_ == Life::kClosed || life_ == Life::kClosing) {
@@ -93,8 +115,8 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
   STRATA_ASSIGN(const registry::PreparePayload payload, payload_of(callable));
   STRATA_TRY(may_register(payload));
   std::vector<uint32_t> listed;
+  const int count = workers.empty() ? 0 : child_count();
   for (const int worker : workers) {
-    const int count = static_cast<int>(next_count()) + spec_.sub_workers;
     if (worker < 0 || worker >= count) {
       return refuse(Code::kNotFound,
                     fmt::format("register_callable on worker {}: {} has the workers 0 to {}",
@@ -133,9 +155,13 @@ Result<void> WorkerCore::unregister_callable(const CallableHandle& handle) {
 // ---------------------------------------------------------------- runs
 
 Result<std::shared_ptr<engine::RunRecord>> WorkerCore::submit(void* build, Build call) {
-  if (!front_->is_building()) STRATA_TRY(must_run("submit"));
+  if (!front_->is_building()) {
+    STRATA_TRY(must_run("submit"));
+    STRATA_TRY(must_not_drain("submit"));
+  }
   if (any_dropped_.load(std::memory_order_relaxed)) log_unseen_errors();
   STRATA_ASSIGN(std::shared_ptr<engine::RunRecord> run, front_->open_run());
+  if (output_) output_->watch();
   building_ = run;
   Orchestrator orch(*this);
   std::optional<Error> error;
@@ -286,8 +312,10 @@ void WorkerCore::log_unseen_errors() {
   }
 }
 
-void WorkerCore::cancel_run(engine::RunRecord& run) {
-  front_->call([&](engine::Core& core) { core.cancel_run(run); });
+void WorkerCore::cancel_run(engine::RunRecord& run, std::optional<uint32_t> grace_ms) {
+  const base::Instant kill_at =
+      grace_ms ? os::monotonic_now() + base::Duration::from_ms(*grace_ms) : base::Instant::never();
+  front_->call([&](engine::Core& core) { core.cancel_run(run, kill_at); });
 }
 
 Result<std::vector<std::byte>> WorkerCore::result(const engine::RunRecord& run, TaskRef task,

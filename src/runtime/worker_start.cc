@@ -10,33 +10,30 @@
 
 namespace strata {
 
-Result<void> WorkerCore::make_server() {
-  STRATA_ASSIGN(runtime::MadeServer made, runtime::make_server(spec_));
-  server_ = std::move(made.server);
-  start_ = std::move(made.report);
-  // Who asked for a method knows it; who let the machine decide may wonder.
-  if (spec_.start == StartMethod::kAuto && start_.method == StartMethod::kExec) {
-    fmt::print(stderr, "strata: {}: children start by exec of {}: {}\n", path_, start_.program,
-               start_.reason);
+void WorkerCore::set_start_report(StartReport report) {
+  // Who asked for a method knows it; who let Strata decide may wonder.
+  if (spec_.start == StartMethod::kAuto && report.method == StartMethod::kExec) {
+    fmt::print(stderr, "strata: {}: children start by exec of {}: {}\n", path_, report.program,
+               report.reason);
   }
-  return {};
+  const std::lock_guard lock(start_mutex_);
+  start_ = std::move(report);
 }
 
 StartReport WorkerCore::start_report() const {
-  const Life life = life_.load(std::memory_order_acquire);
-  if (life == Life::kCreated || life == Life::kStarting || start_.reason.empty()) {
-    return {spec_.start, "init() has not started it", 0, {}, true};
-  }
+  const std::lock_guard lock(start_mutex_);
+  if (start_.reason.empty()) return {spec_.start, "init() has not started it", 0, {}, true};
   return start_;
 }
 
 // ---------------------------------------------------------------- LocalFunction
 
 Error WorkerCore::no_local_function(const std::string& name) const {
+  const StartReport start = start_report();
   const std::string why =
-      start_.method == StartMethod::kExec
-          ? fmt::format("they come from {} by exec ({})", start_.program, start_.reason)
-          : "they start by exec, WorkerSpec::start asks for it";
+      start.method == StartMethod::kExec
+          ? fmt::format("they come from {} by exec ({})", start.program, start.reason)
+          : "they start by exec: WorkerSpec::start asks for it";
   return Error(Code::kUnsupported, Scope::kCall,
                fmt::format("'{}' is a LocalFunction, and the children do not have the program's "
                            "functions: {}. Begin main with strata::child_entry(argc, argv) and "
@@ -52,7 +49,7 @@ Result<void> WorkerCore::may_register(const registry::PreparePayload& payload) c
   const bool started = life_.load(std::memory_order_acquire) == Life::kRunning;
   const bool certain_exec = spec_.start == StartMethod::kExec && spec_.child_server.empty();
   const bool possible =
-      started ? start_.local_functions : !certain_exec || runtime::child_entry_noted();
+      started ? start_report().local_functions : !certain_exec || runtime::child_entry_noted();
   if (possible) return {};
   return no_local_function(payload.name);
 }
@@ -67,7 +64,7 @@ void WorkerCore::note_local_function(const registry::PreparePayload& payload,
 }
 
 Result<void> WorkerCore::check_local_functions() {
-  if (start_.local_functions) return {};
+  if (start_report().local_functions) return {};
   std::string first;
   front_->call([&](engine::Core& core) {
     const auto found =

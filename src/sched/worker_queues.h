@@ -25,7 +25,8 @@ class WorkerQueues {
   static constexpr uint32_t kDepthMax = ClassLists::kLists - 1;
   static constexpr uint32_t kClassesMax = 64;
 
-  explicit WorkerQueues(uint32_t depth) : depth_(depth), classes_(kPools) {
+  explicit WorkerQueues(uint32_t depth)
+      : depth_(depth), mask_(std::bit_ceil(depth) - 1), classes_(kPools) {
     STRATA_CHECK(depth >= 1 && depth < kDepthMax);
   }
 
@@ -40,27 +41,22 @@ class WorkerQueues {
   void open(uint32_t worker) {
     Worker& w = workers_[worker];
     STRATA_CHECK(!w.open);
+    const uint32_t came = w.closed ? 0 : 1;
     w.open = true;
     w.closed = false;
     ++open_;
-    for_each_class(w, [&](Class& c) { ++c.open; });
+    for_each_class(w, [&](Class& c) { ++c.open, c.coming -= came; });
     link(worker);
   }
-  // Takes nothing any more. What it holds stays until it is removed entry by entry.
-  void close(uint32_t worker) {
-    Worker& w = workers_[worker];
-    w.closed = true;
-    if (!w.open) return;
-    unlink(worker);
-    warm(worker);
-    w.open = false;
-    --open_;
-    for_each_class(w, [&](Class& c) { --c.open; });
-  }
+  // Takes nothing any more, or nothing until it is opened again (`returns`). What it holds stays
+  // until it is removed entry by entry.
+  void close(uint32_t worker, bool returns = false);
   bool is_open(uint32_t worker) const { return workers_[worker].open; }
   bool is_closed(uint32_t worker) const { return workers_[worker].closed; }
   uint32_t open_count() const { return open_; }
   uint32_t open_count(uint32_t cls) const { return classes_[cls].open; }
+  // Open, or to be opened: neither open nor closed.
+  uint32_t alive_count(uint32_t cls) const { return classes_[cls].open + classes_[cls].coming; }
   uint32_t size() const { return static_cast<uint32_t>(workers_.size()); }
   uint32_t length(uint32_t worker) const { return workers_[worker].length; }
   uint32_t queued() const { return queued_; }  // at all workers
@@ -168,7 +164,7 @@ class WorkerQueues {
   template <class Fn>
   void for_each_slot(uint32_t worker, Fn&& fn) const {
     const Worker& w = workers_[worker];
-    for (uint32_t i = 0; i < w.length; ++i) fn(w.slots[(w.first + i) % kDepthMax]);
+    for (uint32_t i = 0; i < w.length; ++i) fn(slot_at(w, i));
   }
 
  private:
@@ -183,14 +179,20 @@ class WorkerQueues {
     bool barred = false;  // in no list: its ring is full
     bool held = false;    // in no list: a group has it
     bool cold = false;    // empty and asleep
-    std::array<uint32_t, kDepthMax> slots;
+    // A ring of as many as the depth asks for, so that short ones stay in the first line.
+    std::array<uint32_t, std::bit_ceil(kDepthMax)> slots;
   };
   static constexpr uint32_t kCold = kDepthMax;  // the list of cold workers
   struct Class : ClassLists {
     uint32_t open = 0;
+    uint32_t coming = 0;  // neither open nor closed
     bool used = true;
   };
 
+  uint32_t& slot_at(Worker& w, uint32_t place) const { return w.slots[(w.first + place) & mask_]; }
+  uint32_t slot_at(const Worker& w, uint32_t place) const {
+    return w.slots[(w.first + place) & mask_];
+  }
   static uint32_t list_of(const Worker& w) { return w.cold ? kCold : w.length; }
   void warm(uint32_t worker) {
     if (!workers_[worker].cold) return;
@@ -208,7 +210,9 @@ class WorkerQueues {
   // Before the worker is linked.
   void join(uint32_t worker, uint32_t cls) {
     classes_[cls].join(worker);
-    workers_[worker].classes |= uint64_t{1} << cls;
+    Worker& w = workers_[worker];
+    w.classes |= uint64_t{1} << cls;
+    if (!w.open && !w.closed) ++classes_[cls].coming;
   }
   void clear_spent(uint32_t worker) {
     for_each_class(workers_[worker], [&](Class& c) { c.links[worker].spent = false; });
@@ -236,6 +240,7 @@ class WorkerQueues {
   }
 
   uint32_t depth_;
+  uint32_t mask_;  // of places in a ring
   std::vector<Worker> workers_;
   std::vector<Class> classes_;
   uint32_t open_ = 0, cold_ = 0;

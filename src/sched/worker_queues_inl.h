@@ -5,6 +5,21 @@
 
 namespace strata::sched {
 
+inline void WorkerQueues::close(uint32_t worker, bool returns) {
+  Worker& w = workers_[worker];
+  const bool was_coming = !w.open && !w.closed;
+  if (w.open) {
+    unlink(worker);
+    warm(worker);
+    --open_;
+    for_each_class(w, [](Class& c) { --c.open; });
+  }
+  w.open = false;
+  w.closed = !returns;
+  if (was_coming == returns) return;
+  for_each_class(w, [&](Class& c) { returns ? ++c.coming : --c.coming; });
+}
+
 inline uint32_t WorkerQueues::make_class(std::span<const uint32_t> workers) {
   uint32_t cls = kPools;
   while (cls < classes_.size() && classes_[cls].used) ++cls;
@@ -48,7 +63,7 @@ inline void WorkerQueues::push(uint32_t worker, uint32_t slot) {
   Worker& w = workers_[worker];
   unlink(worker);
   warm(worker);
-  w.slots[(w.first + w.length++) % kDepthMax] = slot;
+  slot_at(w, w.length++) = slot;
   ++queued_;
   clear_spent(worker);
   link(worker);
@@ -58,16 +73,16 @@ inline void WorkerQueues::remove(uint32_t worker, uint32_t slot) {
   Worker& w = workers_[worker];
   STRATA_CHECK(w.length > 0);
   unlink(worker);
-  if (w.slots[w.first] == slot) {
-    w.first = (w.first + 1) % kDepthMax;
+  if (slot_at(w, 0) == slot) {
+    w.first = (w.first + 1) & mask_;
   } else {
     uint32_t at = w.length - 1;
-    while (w.slots[(w.first + at) % kDepthMax] != slot) {
+    while (slot_at(w, at) != slot) {
       STRATA_CHECK(at > 0);
       --at;
     }
     for (; at + 1 < w.length; ++at) {
-      w.slots[(w.first + at) % kDepthMax] = w.slots[(w.first + at + 1) % kDepthMax];
+      slot_at(w, at) = slot_at(w, at + 1);
     }
   }
   --w.length;
@@ -91,7 +106,7 @@ bool WorkerQueues::take_back_candidate(Assignment* out, bool wake, uint32_t cls,
     }
     const Worker& w = workers_[worker];
     for (uint32_t i = w.length; i > 0; --i) {
-      const uint32_t slot = w.slots[(w.first + i - 1) % kDepthMax];
+      const uint32_t slot = slot_at(w, i - 1);
       if (!takes(slot)) continue;
       *out = {slot, worker};
       return true;

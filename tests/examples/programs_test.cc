@@ -263,6 +263,39 @@ TEST_F(RidgePod, AKilledHostIsAnErrorWithItsPathAndNothingIsLeft) {
   EXPECT_EQ(kill(pid, 0), -1);
 }
 
+TEST_F(RidgePod, TheFirstSignalEndsItAfterTheGraphThatRunsTheSecondAtOnce) {
+  for (const int signals : {1, 2}) {
+    const std::string command = std::string("echo $$; exec '") + RIDGE_POD + "' --tile 64 2>'" +
+                                path("err") + "' </dev/null";
+    FILE* const out = popen(command.c_str(), "r");
+    ASSERT_NE(out, nullptr);
+    char line[512] = {};
+    ASSERT_NE(std::fgets(line, sizeof line, out), nullptr);
+    const int program = std::atoi(line);
+    ASSERT_GT(program, 1);
+    int host = 0;
+    while (host == 0 && std::fgets(line, sizeof line, out) != nullptr) {
+      std::sscanf(line, "an L4 Worker over L4/0 (pid %d)", &host);
+    }
+    EXPECT_GT(host, 1) << bytes_of(path("err"));
+    EXPECT_EQ(kill(program, SIGINT), 0);
+    // Of the same kind two that wait would be one; which of two kinds comes first is the kernel's.
+    if (signals == 2) {
+      EXPECT_EQ(kill(program, SIGTERM), 0);
+    }
+    std::string rest;
+    while (std::fgets(line, sizeof line, out) != nullptr) rest += line;
+    const int status = pclose(out);
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    EXPECT_TRUE(code == 130 || (signals == 2 && code == 143)) << status;
+    EXPECT_EQ(rest.find("accuracy"), std::string::npos) << rest;
+    const std::string err = bytes_of(path("err"));
+    EXPECT_NE(err.find("strata: SIG"), std::string::npos) << err;
+    EXPECT_EQ(err.find("after SIGINT: the program is to end") != std::string::npos, signals == 1)
+        << err;
+  }
+}
+
 TEST_F(RidgePod, BadArgumentsAndBadDataAreALineAndCodeTwo) {
   for (const char* arguments :
        {"--hosts 0", "--hosts 17", "--panel 0", "--tile 8", "--flat", "--data /nowhere"}) {
