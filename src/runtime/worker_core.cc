@@ -10,6 +10,7 @@
 #include "os/clock.h"
 #include "os/process.h"
 #include "runtime/spec.h"
+#include "runtime/worker_core_inl.h"
 
 namespace strata {
 namespace {
