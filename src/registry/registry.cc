@@ -253,6 +253,7 @@ void Registry::on_transaction_reply(FlightIt it, const Reply& reply) {
   } else {
     it->second.expects.reset();
     --open_->waiting;
+    if (base::fault() == 3) open_->waiting = 0;
   }
   if (open_->waiting == 0) advance_open();
 }
@@ -406,8 +407,7 @@ void Registry::open_flight(uint64_t transaction, uint32_t worker, uint32_t index
       flights_.emplace(FlightKey{transaction, worker}, Flight{index, purpose, phase});
   STRATA_CHECK(fresh);
   ++entries_[index].flights;
-  const bool early = base::fault() == 3 && purpose == Purpose::kTransaction;
-  set_pair(index, worker, early ? Pair::kCommitted : Pair::kInFlight);
+  set_pair(index, worker, Pair::kInFlight);
   emit(worker, phase, transaction, index);
 }
 
