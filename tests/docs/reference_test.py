@@ -41,6 +41,20 @@ def shape_faults(heading, text):
             yield f'{heading}: no example in C++'
 
 
+def waits_without_a_word(root):
+    """Stall reports name waits; the guide says of each what it means."""
+    page = (root / 'docs/guide/09-debugging-a-hang.md').read_text(encoding='utf-8')
+    waits = set()
+    for source in sorted((root / 'src').rglob('*')):
+        if source.suffix in ('.h', '.cc'):
+            waits.update(re.findall(r'\bwait\(\s*"([^"]+)"', source.read_text(encoding='utf-8')))
+    for wait in sorted(waits):
+        if f'`{wait}`' not in page:
+            yield f'09-debugging-a-hang.md: nothing on the wait for "{wait}"'
+    if len(waits) < 5:
+        yield f'only {len(waits)} waits were found in src'
+
+
 def faults_of(root):
     entries, owners = {}, {}
     folder = root / 'docs/reference'
@@ -74,6 +88,7 @@ def faults_of(root):
     for page in sorted((root / 'docs/guide').glob('*.md')):
         if page.name != 'README.md' and f']({page.name})' not in guide:
             yield f'the guide\'s README.md does not link {page.name}'
+    yield from waits_without_a_word(root)
 
 
 def main():
