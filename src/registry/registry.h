@@ -52,8 +52,8 @@ class Registry {
   std::optional<Result<EntryRef>> take_outcome() { return std::exchange(outcome_, std::nullopt); }
   bool open() const { return open_.has_value(); }
 
-  // An inactive inner entry, of PreparePayload::inactive, is active for workers that come from here
-  // on. The workers that have it already, or are about to: the caller tells them.
+  // PreparePayload::inactive no more, for later workers. Those to tell, which have it or are about
+  // to:
   Result<std::vector<uint32_t>> activate(EntryRef entry);
 
   // One handle less. The last one makes a tombstone: no submit may use it, tasks that hold it run.
@@ -63,8 +63,7 @@ class Registry {
   bool settled(EntryRef entry) const;
   // True once nothing of that registration is left anywhere: the index is free or reused.
   bool gone(EntryRef entry) const;
-
-  // begin would be refused only because answers to an unregistration are missing: wait for them.
+  // begin would be refused only because answers to an unregistration are missing.
   bool being_removed(const model::Digest& digest, bool inner = false) const;
   // ---- events -------------------------------------------------------------------------------
   std::vector<Action> take_actions() { return std::exchange(actions_, {}); }
@@ -115,7 +114,7 @@ class Registry {
     return visible(entry) && entries_[entry.index].everywhere &&
            entries_[entry.index].ready_count[pool] == ready_count_[pool];
   }
-  // A worker of these kinds that is replayed to, under that number, gets it.
+  // A worker that is replayed to gets it.
   bool will_have(EntryRef entry, uint32_t worker, uint32_t kinds) const;
   // The ready workers of the pool that it is usable on, in rising order.
   std::vector<uint32_t> usable_workers(EntryRef entry, uint32_t pool) const;
@@ -199,8 +198,8 @@ class Registry {
     uint32_t waiting;  // flights that expect a reply
     std::vector<uint32_t> workers;
     std::optional<Error> error;
-    bool was_everywhere;  // before it
-    std::vector<uint32_t> was_listed;
+    bool was_everywhere;
+    std::vector<uint32_t> was_listed;  // before it
   };
 
   static Pair pair(const Entry& entry, uint32_t worker) {
@@ -237,8 +236,7 @@ class Registry {
   uint32_t callables_max_;
   uint32_t used_ = 0;
   std::array<uint32_t, kPools> ready_count_{};  // workers
-  uint64_t epoch_ = 1;
-  uint64_t last_transaction_ = 0;
+  uint64_t epoch_ = 1, last_transaction_ = 0;
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_;
   std::map<Key, uint32_t> by_key_;  // every entry that is not free
@@ -249,5 +247,4 @@ class Registry {
   std::vector<Action> actions_;
   std::vector<WorkerReady> ready_events_;
 };
-
 }  // namespace strata::registry
