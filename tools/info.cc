@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "engine/core_types.h"
+#include "runtime/child_server.h"
+#include "runtime/context.h"
 #include "strata/worker_spec.h"
 #include "tools/text.h"
 
@@ -92,7 +94,13 @@ Json topology_json(const os::TopologySummary& machine) {
 Json start_methods_json(const Info& info) {
   const os::ForkHazards& hazards = info.fork_hazards;
   Json fork = {{"possible", !hazards.any()}, {"hazards", hazards.to_string()}};
-  return {{"fork", std::move(fork)}, {"inline", {{"possible", true}}}};
+  Json exec = {{"possible", !info.child_server.empty()}, {"program", nullptr}};
+  if (!info.child_server.empty()) exec["program"] = info.child_server;
+  if (!info.no_child_server.empty()) exec["why_not"] = info.no_child_server;
+  return {{"auto", {{"method", info.auto_method}, {"reason", info.auto_reason}}},
+          {"fork", std::move(fork)},
+          {"exec", std::move(exec)},
+          {"inline", {{"possible", true}}}};
 }
 
 // Lines "  name   value" below a heading.
@@ -176,9 +184,12 @@ void add_memory(const Info& info, Page* page) {
 void add_build(const Info& info, Page* page) {
   const os::ForkHazards& hazards = info.fork_hazards;
   page->heading("start methods, for a program like this one");
+  page->line("auto", fmt::format("takes {}: {}", info.auto_method, info.auto_reason));
   page->line("fork", hazards.any()
                          ? "refused here: " + hazards.to_string()
                          : "possible: one thread, no Python interpreter, no initialised UCX");
+  page->line("exec", info.child_server.empty() ? "not possible: " + info.no_child_server
+                                               : "possible, by " + info.child_server);
   page->line("inline", "possible: tasks are calls in the program itself, for debugging");
   page->line("your program", "strata doctor --program FILE says whether fork is possible there");
   page->heading("this build");
@@ -194,6 +205,21 @@ void add_build(const Info& info, Page* page) {
   page->line("compiler", info.build.compiler);
 }
 
+void add_start(Info* info) {
+  if (const auto decision = runtime::decide_start(StartMethod::kAuto, false); decision.ok()) {
+    info->auto_method = decision->method == StartMethod::kFork ? "fork" : "exec";
+    info->auto_reason = decision->reason;
+  } else {
+    info->auto_method = "none";
+    info->auto_reason = decision.error().message();
+  }
+  if (const auto server = runtime::find_child_server({}); server.ok()) {
+    info->child_server = server->name;
+  } else {
+    info->no_child_server = server.error().message();
+  }
+}
+
 }  // namespace
 
 Info gather_info() {
@@ -201,6 +227,7 @@ Info gather_info() {
   out.build = build_info();
   // First: what hwloc reads and loads below must not be taken for the program's own.
   if (auto hazards = os::fork_hazards(); hazards.ok()) out.fork_hazards = *std::move(hazards);
+  add_start(&out);
   if (auto topology = os::Topology::load(); topology.ok()) {
     out.topology = topology->summary();
   } else {

@@ -28,6 +28,7 @@
 #include "strata/orchestrator.h"
 #include "strata/result.h"
 #include "strata/run.h"
+#include "strata/start_report.h"
 #include "strata/worker_spec.h"
 
 namespace strata {
@@ -82,6 +83,8 @@ class STRATA_PUBLIC Worker {
   // Starts the children and waits until all are READY, each with all that is below it. With
   // StartMethod::kFork the process must have one thread still (or allow_threads).
   Result<void> init();
+  // By which method that was, and why.
+  StartReport start_report() const;
 
   // Builds a run: calls `build` with an Orchestrator, in this thread, and returns when it has
   // returned. `build` returns void or Result<void>; its Error, or what it throws, is the run's.

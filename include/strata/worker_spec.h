@@ -14,6 +14,12 @@ namespace strata {
 enum class StartMethod : uint8_t {
   kInline = 1,  // no processes: tasks are calls in this one, in a fixed order; for debugging, tests
   kFork = 2,    // a fork server, forked by init() while the process has one thread
+  // A child server, started by init(): the program itself where its main begins with child_entry()
+  // (strata/child_entry.h), else `strata child-server`, which has no LocalFunction.
+  kExec = 3,
+  // kFork where that is safe (or allow_threads is set), else kExec; Worker::start_report() says
+  // which and why.
+  kAuto = 4,
 };
 
 // What a Worker does when one of its local children (SUB, chip, child Worker) ends unasked.
@@ -42,8 +48,11 @@ struct WorkerSpec {
   int sub_workers = 0;  // helper processes for plain callables, at most 1024
   int chips = 0;        // at most 1024; their worker ids are 0 to chips - 1
   ChipSpec chip = {};
-  StartMethod start = StartMethod::kFork;
+  StartMethod start = StartMethod::kAuto;
   bool allow_threads = false;  // fork although other threads exist; see the user guide
+  // With kExec and kAuto: the program that serves, by its path. Empty: the program itself, the
+  // environment's STRATA_CHILD_SERVER, or `strata` beside program or library.
+  std::string child_server = {};
   std::vector<std::string> library_path = {};  // folders where NativeImport finds its libraries
   std::vector<int> inherit_fds = {};           // descriptors that the children keep
   // A file that close() writes: what every process below this Worker did, and when; Perfetto opens

@@ -12,6 +12,7 @@
 #include "mailbox/child_loop.h"
 #include "os/event_fd.h"
 #include "os/futex.h"
+#include "os/process_title.h"
 #include "os/shared_region.h"
 #include "runtime/child_host.h"
 #include "runtime/child_output.h"
@@ -156,6 +157,7 @@ Result<std::unique_ptr<ChildOutput>> take_output(const ChildSpec& spec, std::vec
 
 Result<int> serve(os::ChildStart& start) {
   STRATA_ASSIGN(const ChildSpec spec, decode_child_spec(start.spec));
+  os::set_process_title(fmt::format("strata: {}", spec.path));
   STRATA_ASSIGN(const std::unique_ptr<ChildOutput> output, take_output(spec, start.fds));
   os::EventFd parent =
       os::EventFd::adopt(start.fds.size() > 2 ? std::move(start.fds[2]) : os::Fd());

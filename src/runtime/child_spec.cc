@@ -28,6 +28,7 @@ void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   put_chip(out, spec.chip);
   out.put(static_cast<uint8_t>(spec.start));
   out.put(static_cast<uint8_t>(spec.allow_threads));
+  out.put_string(spec.child_server);
   out.put(static_cast<uint8_t>(spec.restart));
   out.put(spec.restart_limit);
   out.put(static_cast<uint32_t>(spec.library_path.size()));
@@ -68,6 +69,7 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
   spec.chip = get_chip(in);
   spec.start = static_cast<StartMethod>(in.get<uint8_t>());
   spec.allow_threads = in.get<uint8_t>() != 0;
+  spec.child_server = in.get_string(kPathBytesMax);
   spec.restart = static_cast<Restart>(in.get<uint8_t>());
   spec.restart_limit = in.get<uint32_t>();
   for (uint32_t left = get_count(in, ok); left > 0 && in.ok(); --left) {

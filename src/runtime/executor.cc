@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "engine/core.h"
 #include "os/build_id.h"
+#include "runtime/child_server.h"
 
 namespace strata::runtime {
 namespace {
@@ -111,8 +112,16 @@ Result<strata_entry> Executor::resolve(const registry::PreparePayload& payload) 
     return at_call(Code::kUnsupported, fmt::format("'{}' is a chip callable, and {} is no chip",
                                                    payload.name, frame_.path()));
   }
-  STRATA_ASSIGN(const void* const address, os::code_at(local->build_id, local->offset));
-  return reinterpret_cast<strata_entry>(const_cast<void*>(address));
+  const Result<const void*> address = os::code_at(local->build_id, local->offset);
+  if (!address) {
+    const std::string by = served_program();
+    if (by.empty()) return address.error();
+    return at_call(address.error().code(),
+                   fmt::format("{}: this child comes from {} by exec, which has the functions of "
+                               "its own program and of the libraries that it is linked with",
+                               address.error().message(), by));
+  }
+  return reinterpret_cast<strata_entry>(const_cast<void*>(*address));
 }
 
 Result<void*> Executor::load(const registry::PreparePayload& payload,

@@ -251,6 +251,9 @@ Result<std::vector<int>> Worker::add_sub_workers(int count, const std::vector<in
 Result<void> Worker::init() {
   return core_->init();
 }
+StartReport Worker::start_report() const {
+  return core_->start_report();
+}
 Result<void> Worker::clear_error(const Buffer& buffer) {
   const Tensor probe = buffer.tensor(DType::kU8, {}, 0);
   return core_->clear_error(probe);

@@ -15,6 +15,7 @@ namespace {
 constexpr uint32_t kRestartsMax = 1'000'000;
 // The rest is for a path and the heaps.
 constexpr size_t kWorkerSpecBytesMax = os::ForkServer::kSpecBytesMax - 5 * 1024;
+constexpr size_t kPathBytesMax = 4096;
 constexpr uint32_t kTableMax = 1u << 24;        // entries; a child refuses callables beyond it
 constexpr uint64_t kHeapBytesMax = 1ull << 46;  // half of a process's addresses
 
@@ -75,8 +76,12 @@ Result<void> check_spec(const WorkerSpec& spec) {
                     "{} sub_workers",
                     kChildrenMax, spec.workers.size(), spec.sub_workers));
   }
-  if (spec.start != StartMethod::kInline && spec.start != StartMethod::kFork) {
-    return refuse("WorkerSpec::start is kInline or kFork");
+  if (spec.start < StartMethod::kInline || spec.start > StartMethod::kAuto) {
+    return refuse("WorkerSpec::start is kInline, kFork, kExec or kAuto");
+  }
+  if (spec.child_server.size() > kPathBytesMax) {
+    return refuse(fmt::format("WorkerSpec::child_server has {} bytes, at most {}",
+                              spec.child_server.size(), kPathBytesMax));
   }
   if (spec.restart != Restart::kNever && spec.restart != Restart::kOnFailure) {
     return refuse("WorkerSpec::restart is kNever or kOnFailure");

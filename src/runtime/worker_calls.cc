@@ -113,6 +113,7 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
     return refuse(Code::kWrongState, "register_callable of a closed Worker");
   }
   STRATA_ASSIGN(const registry::PreparePayload payload, payload_of(callable));
+  STRATA_TRY(may_register(payload));
   std::vector<uint32_t> listed;
   const int count = workers.empty() ? 0 : child_count();
   for (const int worker : workers) {
@@ -124,6 +125,7 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
     listed.push_back(static_cast<uint32_t>(worker));
   }
   STRATA_ASSIGN(const registry::EntryRef entry, register_with_blob(callable, payload, listed));
+  note_local_function(payload, entry);
   return CallableHandle{
       model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
       model::kind_of(payload.descriptor),

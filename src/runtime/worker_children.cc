@@ -28,6 +28,7 @@ using Endpoint = engine::LocalMailboxEndpoint<mailbox::PlainMemory, MailboxWaker
 
 Result<void> WorkerCore::start_children() {
   STRATA_TRY(start_server());
+  STRATA_TRY(check_local_functions());
   STRATA_TRY(capture_output());
   STRATA_TRY(make_chip_notes());
   world_->set_maker(maker());
@@ -51,7 +52,9 @@ Result<void> WorkerCore::start_server() {
   STRATA_TRY(heap_.set_inherited(false));
   if (timeline_) STRATA_TRY(timeline_->set_inherited(false));
   server_.reset();
-  STRATA_ASSIGN(server_, runtime::make_fork_server(spec_.allow_threads, spec_.inherit_fds));
+  STRATA_ASSIGN(runtime::MadeServer made, runtime::make_server(spec_));
+  server_ = std::move(made.server);
+  set_start_report(std::move(made.report));
   STRATA_TRY(heap_.set_inherited(true));
   if (timeline_) STRATA_TRY(timeline_->set_inherited(true));
   return {};

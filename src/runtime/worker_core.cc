@@ -38,6 +38,10 @@ uint64_t random_bits() {
 
 Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec, WorkerPlace place) {
   STRATA_TRY(runtime::check_spec(spec));
+  // Else shared memory would be what the program prints to.
+  if (!os::fill_closed_stdio()) {
+    return refuse(Code::kSystem, "stdin, stdout or stderr is closed, and /dev/null does not open");
+  }
   spec.limits.heap_bytes = (spec.limits.heap_bytes + 4095) / 4096 * 4096;
   STRATA_ASSIGN(os::SharedRegion heap,
                 os::SharedRegion::create("strata-heap", engine::heap_address_bytes(spec.limits)));
@@ -112,6 +116,7 @@ void WorkerCore::add_inline_endpoint(runtime::InnerWorker* inner) {
 }
 
 Result<void> WorkerCore::start_inline() {
+  set_start_report({StartMethod::kInline, "WorkerSpec::start asks for it", 0, {}, true});
   roster_ = runtime::Roster(spec_);
   STRATA_TRY(add_inline_workers());
   STRATA_TRY(add_inline_chips());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -64,6 +65,7 @@ class WorkerCore {
   Result<void> unregister_callable(const CallableHandle& handle);
   Result<InnerReceipt> register_inner(const Callable& callable, const std::vector<int>& workers);
   Result<void> unregister_inner(const InnerReceipt& receipt);
+  StartReport start_report() const;
   // The worker ids of the new children, which are ready.
   Result<std::vector<int>> add_children(runtime::ChildOrder order);
 
@@ -163,6 +165,12 @@ class WorkerCore {
   device::ChipNote& chip_note(uint32_t chip) const;
   runtime::ChildSpec child_spec(const engine::Core& core, uint32_t worker) const;
   Result<void> start_children();
+  // Whether the children have the program's functions: of those registered before init(), and now.
+  Result<void> check_local_functions();
+  void set_start_report(StartReport report);
+  Result<void> may_register(const registry::PreparePayload& payload) const;
+  Error no_local_function(const std::string& name) const;
+  void note_local_function(const registry::PreparePayload& payload, registry::EntryRef entry);
   Result<void> start_server();
   runtime::ThreadWorld::Maker maker();
   static Result<std::unique_ptr<engine::WorkerEndpoint>> make_endpoint();
@@ -208,6 +216,11 @@ class WorkerCore {
   std::vector<Blob> blobs_;  // of registered chip callables; under the step token
   std::unique_ptr<engine::Core> core_;
   std::unique_ptr<os::ForkServer> server_;
+  mutable std::mutex start_mutex_;
+  StartReport start_;
+  // Registered before init(), when nobody knows yet by what method it will be; under the step
+  // token.
+  std::vector<std::pair<registry::EntryRef, std::string>> early_local_functions_;
   std::unique_ptr<runtime::OutputReader> output_;  // null: children write where this process does
   std::unique_ptr<runtime::ThreadWorld> world_;
   std::unique_ptr<engine::Front<runtime::ThreadWorld>> front_;

@@ -75,6 +75,7 @@ runtime::ChildSpec WorkerCore::child_spec(const engine::Core& core, uint32_t wor
   if (entry.spec) {
     out.worker = entry.spec;
     out.worker->allow_threads |= spec_.allow_threads;
+    if (out.worker->child_server.empty()) out.worker->child_server = spec_.child_server;
     out.worker->output = {spec_.output.mode, spec_.output.lines_per_second};
   }
   return out;
@@ -126,7 +127,9 @@ Result<InnerReceipt> WorkerCore::register_inner(const Callable& callable,
   }
   STRATA_ASSIGN(registry::PreparePayload payload, payload_of(callable));
   payload.inner = true;
+  STRATA_TRY(may_register(payload));
   STRATA_ASSIGN(const registry::EntryRef entry, register_with_blob(callable, payload, only));
+  note_local_function(payload, entry);
   return InnerReceipt{
       model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
       payload.name,

@@ -38,22 +38,15 @@ class WorkerQueues {
     join(worker, pool);
     return worker;
   }
-  void open(uint32_t worker) {
-    Worker& w = workers_[worker];
-    STRATA_CHECK(!w.open);
-    const uint32_t came = w.closed ? 0 : 1;
-    w.open = true, w.closed = false;
-    ++open_;
-    for_each_class(w, [&](Class& c) { ++c.open, c.coming -= came; });
-    link(worker);
-  }
-  // Takes nothing any more, or until it is opened again (`returns`). What it holds stays until it
-  // is removed.
+  void open(uint32_t worker);
+  // Takes nothing any more, or nothing until it is opened again (`returns`). What it holds stays
+  // until it is removed entry by entry.
   void close(uint32_t worker, bool returns = false);
   bool is_open(uint32_t worker) const { return workers_[worker].open; }
   bool is_closed(uint32_t worker) const { return workers_[worker].closed; }
   uint32_t open_count() const { return open_; }
   uint32_t open_count(uint32_t cls) const { return classes_[cls].open; }
+  // Open, or to be opened: neither open nor closed.
   uint32_t alive_count(uint32_t cls) const { return classes_[cls].open + classes_[cls].coming; }
   uint32_t size() const { return static_cast<uint32_t>(workers_.size()); }
   uint32_t length(uint32_t worker) const { return workers_[worker].length; }
@@ -183,7 +176,7 @@ class WorkerQueues {
   static constexpr uint32_t kCold = kDepthMax;  // the list of cold workers
   struct Class : ClassLists {
     uint32_t open = 0;
-    uint32_t coming = 0;  // to be opened: neither open nor closed
+    uint32_t coming = 0;  // neither open nor closed
     bool used = true;
   };
 

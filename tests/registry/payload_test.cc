@@ -1,4 +1,4 @@
-// The payload of a PREPARE, as bytes and back.
+// The payload of a PREPARE: there and back, and what is refused.
 #include "registry/payload.h"
 
 #include <gtest/gtest.h>
@@ -57,8 +57,6 @@ TEST(PreparePayload, OverALimitIsRefused) {
   payload = callable("not an identifier");
   EXPECT_FALSE(encode_payload(payload).ok());
 }
-
-// ---- inner callables
 
 }  // namespace
 }  // namespace strata::registry

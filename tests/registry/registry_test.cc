@@ -518,6 +518,8 @@ TEST_F(RegistryTest, RefusesHandlesThatItNeverGave) {
   }
 }
 
+// ---- inner callables
+
 TEST_F(RegistryTest, InnerOneIsAPairOfItsOwnWithItsDigest) {
   ASSERT_TRUE(registry_.on_worker_added(0, 0, ~0u, true).ok());
   ASSERT_TRUE(registry_.on_worker_added(1).ok());
