@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/core_types.h"
+#include "os/cores.h"
 #include "strata/worker_spec.h"
 #include "tools/text.h"
 
@@ -138,6 +139,11 @@ void add_machine(const Info& info, Page* page) {
   page->line("CPU quota", info.cgroup.cpus.has_value()
                               ? fmt::format("{:.2f} cores (control group)", *info.cgroup.cpus)
                               : "none");
+  page->line("cores that count",
+             info.usable_cores == 1
+                 ? "1: a Worker waits without spinning"
+                 : fmt::format("{}: of the affinity mask, as far as the quota lets them run",
+                               info.usable_cores));
   page->line("virtual machine", info.kernel.is_virtual ? "yes" : "no hypervisor says so");
   page->line("kernel", info.kernel.release);
 }
@@ -208,6 +214,7 @@ Info gather_info() {
   }
   out.memory = os::memory_state();
   out.cgroup = os::cgroup_limits();
+  out.usable_cores = os::usable_cores(os::cores_in_affinity_mask(), out.cgroup.cpus);
   out.shm = os::file_system_space("/dev/shm");
   out.kernel = os::kernel_settings();
   out.processes = count_processes();
@@ -234,6 +241,7 @@ Json to_json(const Info& info) {
   out["cgroup"] = {{"version", info.cgroup.version},
                    {"path", info.cgroup.path},
                    {"cpus", info.cgroup.cpus ? Json(*info.cgroup.cpus) : Json(nullptr)},
+                   {"usable_cores", info.usable_cores},
                    {"memory_bytes", json_of(info.cgroup.memory_bytes)},
                    {"memory_used_bytes", json_of(info.cgroup.memory_used)},
                    {"processes", json_of(info.cgroup.processes)}};

@@ -36,6 +36,11 @@ struct WorkerSpec {
   int sub_workers = 0;  // helper processes for plain callables, at most 1024
   int chips = 0;        // at most 1024; their worker ids are 0 to chips - 1
   ChipSpec chip;
+  // Cores, by the kernel's numbers, that a child Worker runs on with all that is below it; of the
+  // topmost Worker: its children, and not the program. Empty: all that the parent may use.
+  std::vector<int> cpus = {};
+  std::vector<std::vector<int>> sub_cpus = {};   // one list for each SUB child, or none at all
+  std::vector<std::vector<int>> chip_cpus = {};  // one list for each chip, or none at all
   StartMethod start = StartMethod::kFork;
   bool allow_threads = false;             // fork although other threads exist; see the user guide
   std::vector<std::string> library_path;  // folders where NativeImport finds its libraries

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "mailbox/child_loop.h"
+#include "os/cores.h"
 #include "os/event_fd.h"
 #include "os/futex.h"
 #include "os/shared_region.h"
@@ -157,6 +158,7 @@ Result<std::unique_ptr<ChildOutput>> take_output(const ChildSpec& spec, std::vec
 Result<int> serve(os::ChildStart& start) {
   STRATA_ASSIGN(const ChildSpec spec, decode_child_spec(start.spec));
   STRATA_ASSIGN(const std::unique_ptr<ChildOutput> output, take_output(spec, start.fds));
+  if (!spec.cpus.empty()) STRATA_TRY(os::bind_to_cores(spec.cpus));
   os::EventFd parent =
       os::EventFd::adopt(start.fds.size() > 2 ? std::move(start.fds[2]) : os::Fd());
   if (spec.chip) return serve_chip(spec, start, std::move(parent), output.get());

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/result.h"
 #include "device/chip_backend.h"
+#include "os/cores.h"
 #include "os/fork_server.h"
 #include "runtime/child_spec.h"
 
@@ -46,7 +48,51 @@ Result<void> check_limits(const Limits& limits) {
   return {};
 }
 
+Result<void> check_cpu_lists(const WorkerSpec& spec) {
+  const std::tuple<const char*, size_t, int> lists[] = {
+      {"sub_cpus", spec.sub_cpus.size(), spec.sub_workers},
+      {"chip_cpus", spec.chip_cpus.size(), spec.chips}};
+  for (const auto& [name, given, children] : lists) {
+    if (given == 0 || given == static_cast<size_t>(children)) continue;
+    return refuse(fmt::format("WorkerSpec::{} has {} lists for {} children: one for each, or none",
+                              name, given, children));
+  }
+  const bool any = !spec.cpus.empty() || !spec.sub_cpus.empty() || !spec.chip_cpus.empty();
+  if (any && spec.start == StartMethod::kInline) {
+    return refuse(
+        "WorkerSpec::cpus, sub_cpus and chip_cpus bind processes, and StartMethod::kInline has "
+        "none");
+  }
+  return {};
+}
+
+Result<void> check_among(const char* name, const std::vector<int>& cpus,
+                         std::span<const int> allowed) {
+  for (const int cpu : cpus) {
+    if (std::find(allowed.begin(), allowed.end(), cpu) != allowed.end()) continue;
+    return refuse(
+        fmt::format("WorkerSpec::{} names core {}, which is not among the cores that it "
+                    "may be of ({})",
+                    name, cpu, os::cores_text(allowed)));
+  }
+  return {};
+}
+
 }  // namespace
+
+Result<void> check_cpus(const WorkerSpec& spec, std::span<const int> allowed) {
+  STRATA_TRY(check_among("cpus", spec.cpus, allowed));
+  const std::span<const int> here = spec.cpus.empty() ? allowed : std::span(spec.cpus);
+  for (const auto& cpus : spec.sub_cpus) STRATA_TRY(check_among("sub_cpus", cpus, here));
+  for (const auto& cpus : spec.chip_cpus) STRATA_TRY(check_among("chip_cpus", cpus, here));
+  for (size_t i = 0; i < spec.workers.size(); ++i) {
+    const Result<void> child = check_cpus(spec.workers[i], here);
+    if (child) continue;
+    return Error(child.error().code(), Scope::kCall,
+                 fmt::format("Worker {}: {}", i, child.error().message()));
+  }
+  return {};
+}
 
 Result<void> check_spec(const WorkerSpec& spec) {
   if (spec.level < 3 || spec.level > 6) {
@@ -85,6 +131,7 @@ Result<void> check_spec(const WorkerSpec& spec) {
   if (spec.output.on_line && spec.output.mode != OutputMode::kForward) {
     return refuse("WorkerSpec::output.on_line takes lines in the mode kForward alone");
   }
+  STRATA_TRY(check_cpu_lists(spec));
   STRATA_TRY(check_limits(spec.limits));
   for (const int fd : spec.inherit_fds) {
     if (fd >= 0) continue;

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "os/clock.h"
+#include "os/cores.h"
 #include "os/process.h"
 #include "runtime/pause.h"
 
@@ -75,7 +76,7 @@ ThreadWorld::ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::str
       signal_(std::move(signal)),
       kick_(std::move(kick)),
       watch_(std::move(watch)) {
-  const int cores = os::cores_in_affinity_mask();
+  const int cores = os::usable_cores();
   // On one core a spinner only keeps the other from what it waits for.
   if (cores == 1) {
     spin_ = {.free_spin_ns = 0, .linger_ns = 0};

@@ -9,6 +9,7 @@
 #include "engine/local_mailbox_endpoint.h"
 #include "os/build_id.h"
 #include "os/clock.h"
+#include "os/cores.h"
 #include "os/futex.h"
 #include "os/process.h"
 #include "runtime/child_main.h"
@@ -76,7 +77,7 @@ WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap
   if (place_.timeline != nullptr) {
     recorder_ = place_.timeline->recorder(trace::Role::kParent, path_);
   }
-  const int cores = os::cores_in_affinity_mask();
+  const int cores = os::usable_cores();
   core_ = std::make_unique<engine::Core>(
       engine::CoreOptions{path_, spec_.limits, spec_.timeouts, random_bits(),
                           static_cast<uint32_t>(std::max(1, cores - 1)), recorder_.get()});
@@ -94,6 +95,7 @@ Result<void> WorkerCore::init() {
                                          : "init was called before");
   }
   Result<void> started = must_not_drain("init");
+  if (started) started = runtime::check_cpus(spec_, os::cores_allowed());
   if (started) started = spec_.start == StartMethod::kInline ? start_inline() : start_children();
   if (started) started = wait_ready();
   if (!started) {

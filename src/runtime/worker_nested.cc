@@ -70,13 +70,22 @@ runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {
   for (const WorkerPlace::Heap& heap : place_.heaps) out.heap_bytes.push_back(heap.bytes.size());
   out.spin = world_->waiter_options();
   out.output = output_ != nullptr;
-  if (worker < chip_count()) out.chip = spec_.chip;
+  if (worker < chip_count()) {
+    out.chip = spec_.chip;
+    if (!spec_.chip_cpus.empty()) out.cpus = spec_.chip_cpus[worker];
+  }
   if (place_.timeline != nullptr) out.timeline_bytes = place_.timeline->bytes();
   if (worker < worker_count()) {
     out.worker = spec_.workers[worker];
     out.worker->allow_threads |= spec_.allow_threads;
     out.worker->output = {spec_.output.mode, spec_.output.lines_per_second};
+    out.cpus = out.worker->cpus;
   }
+  if (worker >= next_count() && !spec_.sub_cpus.empty()) {
+    out.cpus = spec_.sub_cpus[worker - next_count()];
+  }
+  // The process of a Worker below is bound itself; that of the program is not.
+  if (out.cpus.empty() && place_.path.empty()) out.cpus = spec_.cpus;
   return out;
 }
 
