@@ -96,8 +96,9 @@ void Child::main() {
 
 // ---------------------------------------------------------------- the loop's host
 
+// The parent's clock: it is told when a task began.
 int64_t Child::now_ns() const {
-  return shared_->scheduler->now().ns;
+  return shared_->level->now().ns;
 }
 
 void Child::pause() {

@@ -45,6 +45,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
     inner_->abandon(spied);
   }
 
+  std::optional<int64_t> started(uint64_t ticket) const override { return inner_->started(ticket); }
   bool has_room() override { return inner_->has_room(); }
   void cancel_through(uint64_t ticket) override { inner_->cancel_through(ticket); }
   Result<void> control(uint32_t command, std::span<const std::byte> request) override {

@@ -30,6 +30,7 @@ struct RunStats {
   uint64_t dependencies = 0;        // edges between tasks
   uint64_t cover_dependencies = 0;  // of these, edges that only covering ranges made
   uint64_t errors_not_kept = 0;     // failures beyond the root error
+  uint64_t kills = 0;               // children ended for a deadline, or for the grace of a cancel
 };
 
 class STRATA_PUBLIC RunHandle {
@@ -46,6 +47,10 @@ class STRATA_PUBLIC RunHandle {
   RunStats stats() const;
   // Skips what has not started, tells what has (Call::cancelled). Idempotent.
   void cancel();
+  // The same; a child that still runs a task of the run after `grace_ms` is killed, a child Worker
+  // with all that is below it. The run's error is then Code::kCancelled and says who was. A later
+  // call may shorten the grace. A call in this process (StartMethod::kInline) cannot be killed.
+  void cancel(uint32_t grace_ms);
   // The bytes that a task gave by set_result; empty where it gave none. An Error where it failed,
   // was skipped or is not done. `member`: of a group.
   Result<std::vector<std::byte>> result(TaskRef task, uint32_t member = 0) const;

@@ -76,8 +76,10 @@ class TaskArgs {
 struct CallConfig {
   int32_t block_dim = 1;  // blocks of a chip kernel; 1 for plain callables
   uint32_t flags = 0;     // bit 1 dump arguments; the timeline is the WorkerSpec's to ask for
-  // From the start of execution; 0: none. When it has passed Call::cancelled() says so; the task is
-  // not ended for it.
+  // From the start of execution; 0: none. When it has passed Call::cancelled() says so, and the
+  // task fails with Code::kDeadline, whatever it returns then. Where it does not end within
+  // Timeouts::deadline_grace_ms more its child is ended, a child Worker with all below it. Of a
+  // call in this process (StartMethod::kInline) the end is awaited.
   uint32_t deadline_ms = 0;
 };
 

@@ -11,7 +11,10 @@ struct Timeouts {
   uint32_t control_ms = 30'000;        // one registry control, without the task it stands behind
   uint32_t close_ms = 60'000;          // close: drain, then cancel, then the end of the children
   uint32_t exit_ms = 5'000;            // exit of a child that was told to, before SIGKILL
-  uint32_t stall_report_ms = 30'000;   // how often an unbounded wait says what it waits for
+  // A task that does not end when its deadline has passed and it was told, before its child is
+  // ended.
+  uint32_t deadline_grace_ms = 1'000;
+  uint32_t stall_report_ms = 30'000;  // how often an unbounded wait says what it waits for
 };
 
 }  // namespace strata

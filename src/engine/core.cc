@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/mark.h"
+#include "engine/core_overdue.h"
 
 namespace strata::engine {
 namespace {
@@ -16,6 +17,15 @@ constexpr uint64_t pack(uint32_t slot, uint32_t generation) {
 }
 constexpr uint32_t slot_of(uint64_t task) {
   return static_cast<uint32_t>(task);
+}
+
+// The last loss of a worker of the pool, in words.
+std::string loss_of(std::span<const WorkerEntry> workers, Pool pool) {
+  std::string last = "none was started";
+  for (const WorkerEntry& entry : workers) {
+    if (entry.caps.pool == pool && !entry.loss.empty()) last = entry.loss;
+  }
+  return last;
 }
 
 std::string text_of(std::span<const std::byte> bytes) {
@@ -32,7 +42,7 @@ Core::Core(CoreOptions options)
       registry_(options_.limits.callables),
       trace_(options_.trace, registry_),
       buffers_(options_.uid_high, options_.limits.buffers),
-      heap_(options_.limits) {}
+      heap_(options_) {}
 
 // ---------------------------------------------------------------- workers
 
@@ -82,6 +92,7 @@ void Core::lose_worker(uint32_t worker, const std::string& reason, std::string l
     trace_.worker_gone(worker, entry.loss, entry.exiting);
   sched_.close_worker(worker);
   if (was_ready) entry.endpoint->abandon(*this);
+  entry.condemned.reset();
   entry.control_posted = false;
   controls_open_ -= static_cast<uint32_t>(entry.controls.size());
   entry.controls.clear();
@@ -113,6 +124,7 @@ void Core::doubt(uint32_t worker, std::string reason) {
   WorkerEntry& entry = workers_[worker];
   if (!entry.doubt.empty()) return;
   entry.doubt = reason;
+  entry.doubted = true;
   kills_.push_back({worker, std::move(reason)});
 }
 
@@ -133,9 +145,11 @@ void Core::step(base::Instant now, bool streaming) {
   if (!busy_.empty()) poll_workers(now, streaming);
   if (news_.any()) poll_noted(now);
   if (!barred_.empty()) unbar_workers();
+  endings_.now = timed ? std::optional(now) : std::nullopt;
   if (timed) {
     pump_registry(now);
     check_control_deadlines(now);
+    Overdue::check(*this, now);
   }
   // What has become ready first: the accounts are done while the children run.
   dispatch_ready();
@@ -213,6 +227,7 @@ void Core::on_completion(const mailbox::Completion& completion) {
     return;
   }
   const uint32_t index = slot_of(completion.task);
+  left_worker(index);
   ++workers_[worker].tasks_done;
   if (trace_.on()) [[unlikely]] {
     const bool ok = completion.outcome == mailbox::Outcome::kOk;
@@ -231,9 +246,14 @@ void Core::on_completion(const mailbox::Completion& completion) {
     return;
   }
   std::string text = text_of(completion.text);
-  if (text.empty()) text = fmt::format("it returned {}", completion.code);
-  const uint32_t cause = add_cause(Error(Code::kTaskFailed, Scope::kTask, std::move(text),
-                                         task_where(sched_.slot(index), worker)));
+  const bool late = completion.outcome == mailbox::Outcome::kDeadline;
+  if (late) {
+    text = Overdue::late_text(head_of(index).post.deadline_ms, completion, text);
+  } else if (text.empty()) {
+    text = fmt::format("it returned {}", completion.code);
+  }
+  const uint32_t cause = add_cause(Error(late ? Code::kDeadline : Code::kTaskFailed, Scope::kTask,
+                                         std::move(text), task_where(sched_.slot(index), worker)));
   sched_.finish(index, sched::Outcome::kTaskFailed, cause);
 }
 
@@ -241,6 +261,7 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
   const uint32_t worker = polled_;
   STRATA_CHECK(slot_is(worker, task, ticket));
   const uint32_t index = slot_of(task);
+  left_worker(index);
   if (trace_.on()) [[unlikely]] {
     if (started) {
       trace_.completed(traced(index), {worker, ticket}, sched::Outcome::kEndpointFailed);
@@ -263,6 +284,10 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
     sched_.requeue(index);
     return;
   }
+  if (const auto& condemned = workers_[worker].condemned;
+      condemned && condemned->ticket == ticket) {
+    return Overdue::ended(*this, worker, index);
+  }
   const uint32_t cause = add_cause(
       Error(Code::kEndpointFailed, Scope::kTask,
             fmt::format("its worker was lost while it ran ({}); it may have run in part{}",
@@ -273,7 +298,8 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
 
 void Core::unbar_workers() {
   std::erase_if(barred_, [this](uint32_t worker) {
-    if (workers_[worker].state == WorkerState::kReady && !workers_[worker].endpoint->has_room()) {
+    const WorkerEntry& entry = workers_[worker];
+    if (entry.state == WorkerState::kReady && (entry.doubted || !entry.endpoint->has_room())) {
       return false;
     }
     workers_[worker].barred = false;
@@ -287,15 +313,6 @@ void Core::dispatch_ready() {
   while (const auto group = sched_.take_failed_group()) stop_group(*group);
   assign_all();
   take_back();
-}
-
-// The last loss of a worker of the pool, in words.
-std::string Core::loss_of(Pool pool) const {
-  std::string last = "none was started";
-  for (const WorkerEntry& entry : workers_) {
-    if (entry.caps.pool == pool && !entry.loss.empty()) last = entry.loss;
-  }
-  return last;
 }
 
 // No worker is left for it.
@@ -321,32 +338,16 @@ void Core::strand(uint32_t index) {
                           ? static_cast<Pool>(slot.cls)
                           : workers_[sched_.class_workers(slot.cls).front()].caps.pool;
     why = fmt::format("no live worker is left to run it (the last was lost: {}); it did not run",
-                      loss_of(pool));
+                      loss_of(workers_, pool));
     if (slot.group != sched::kNone) {
       why = fmt::format(
           "its group has {} members, and no longer that many live workers are left "
           "for them (the last was lost: {}); it did not run",
-          sched_.members(index).size(), loss_of(pool));
+          sched_.members(index).size(), loss_of(workers_, pool));
     }
   }
   sched_.skip(index,
               add_cause(Error(Code::kNoWorker, Scope::kTask, std::move(why), options_.path)));
-}
-
-// A member has failed: those that run go on to their end, the others do not start.
-void Core::stop_group(uint32_t own) {
-  const std::vector<uint32_t> members(sched_.members(own).begin(), sched_.members(own).end());
-  const uint32_t cause = sched_.group_cause(own);
-  for (const uint32_t member : members) {
-    const sched::Scheduler::Slot& slot = sched_.slot(member);
-    if (slot.state == sched::SlotState::kQueued &&
-        !workers_[slot.worker].endpoint->revoke(slot.ticket)) {
-      continue;
-    }
-    if (slot.state == sched::SlotState::kTerminal) continue;
-    STRATA_MARK("engine: a member does not start because another has failed");
-    sched_.finish(member, sched::Outcome::kSkipped, cause);
-  }
 }
 
 bool Core::may_wake() const {
@@ -417,8 +418,10 @@ void Core::dispatch(sched::Assignment assignment) {
   if (!had_work) entry.endpoint->set_wake_at(0);
   const std::span<const std::byte> payload = sched_.payload(assignment.slot);
   const uint64_t since = trace_.now();
-  const auto ticket =
-      entry.endpoint->dispatch(head_of(assignment.slot).post, payload.subspan(sizeof(TaskHead)));
+  const mailbox::TaskPost& post = head_of(assignment.slot).post;
+  const auto ticket = entry.doubted
+                          ? std::nullopt
+                          : entry.endpoint->dispatch(post, payload.subspan(sizeof(TaskHead)));
   if (!ticket) {
     STRATA_MARK("engine: a ring has no room");
     sched_.refused(assignment);
@@ -430,6 +433,9 @@ void Core::dispatch(sched::Assignment assignment) {
     trace_.dispatched(since, traced(assignment.slot), {assignment.worker, *ticket});
   }
   sched_.assigned(assignment, *ticket);
+  if (post.deadline_ms != 0 && entry.inline_endpoint == nullptr) [[unlikely]] {
+    endings_.deadlines.given(assignment.worker, post.deadline_ms, endings_.now);
+  }
   note_busy(assignment.worker);
   if (had_work && !entry.caps.notes_news) {
     // It has work and so is awake, unless it ends that this instant: the next step looks, when the
@@ -446,6 +452,7 @@ void Core::take_back() {
     const uint64_t ticket = sched_.slot(candidate->slot).ticket;
     if (entry.endpoint->revoke(ticket)) {
       STRATA_MARK("engine: a queued task is taken back");
+      left_worker(candidate->slot);
       if (trace_.on()) [[unlikely]] {
         trace_.taken_back(traced(candidate->slot), {candidate->worker, ticket});
       }
@@ -537,11 +544,11 @@ void Core::finish_runs() {
   for (std::shared_ptr<RunRecord>& run : runs_) {
     if (!run || !sched_.run_done(run->number)) continue;
     run->done = true;
+    if (run->kill_at != base::Instant::never()) Overdue::forget_grace(*this, *run);
     if (trace_.on()) [[unlikely]] {
       trace_.run_done(run->number, run->outcome().has_value(), run->cancelled);
     }
-    const size_t at = run->number % runs_.size();
-    if (cancel_causes_[at] != 0) causes_.unpin(std::exchange(cancel_causes_[at], 0));
+    if (run->cancel_cause != 0) causes_.unpin(run->cancel_cause);
     run.reset();
   }
 }

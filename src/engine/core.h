@@ -83,7 +83,8 @@ class Core final : private EndpointSink {
   bool can_open_run() const { return sched_.can_open_run(); }
   std::shared_ptr<RunRecord> open_run();
   void seal_run(RunRecord& run, std::optional<Error> build_error);
-  void cancel_run(RunRecord& run);
+  // Children that still run a task of it at `kill_at` are ended.
+  void cancel_run(RunRecord& run, base::Instant kill_at = base::Instant::never());
   void cancel_all();
 
   enum class Submitted : uint8_t { kDone, kFull, kRefused };
@@ -123,7 +124,10 @@ class Core final : private EndpointSink {
   // hub's flag is set. And: of all again, because another thread has changed what is in flight.
   void set_wake_points();
   void clear_wake_points();
-  bool wants_time() const { return controls_open_ > 0 || registry_waits() || !dropped_.empty(); }
+  bool wants_time() const {
+    return controls_open_ > 0 || registry_waits() || !dropped_.empty() ||
+           endings_.deadlines.any() || endings_.grace_at != base::Instant::never();
+  }
   base::Instant next_deadline() const;
   // No run is open or unfinished.
   bool can_drain() const { return !runs_[0] && !runs_[1]; }
@@ -186,12 +190,13 @@ class Core final : private EndpointSink {
   void check_control_deadlines(base::Instant now);
   void doubt(uint32_t worker, std::string reason);
   void refuse_worker(uint32_t worker, const std::string& reason);
+  struct Overdue;  // core_overdue.cc: tasks past their deadlines, cancelled runs past their grace
+  void left_worker(uint32_t slot);
   void note_busy(uint32_t worker);
   void collect_freed();
   uint32_t add_cause(Error error);
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
-  std::string loss_of(Pool pool) const;
   const TaskHead& head_of(uint32_t slot);
   CoreTrace::Task traced(uint32_t slot);
   bool slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const;
@@ -212,9 +217,8 @@ class Core final : private EndpointSink {
   CoreTrace trace_;
   buffer::BufferTable buffers_;
   Imports imports_;
-  bool refs_ = false;                                     // there are child Workers, or chips
-  std::array<uint32_t, sched::kPools> pool_transfers_{};  // of WorkerCaps
-  std::array<uint32_t, sched::kPools> pool_kinds_{};      // what any worker of the pool can run
+  bool refs_ = false;  // there are child Workers, or chips
+  std::array<uint32_t, sched::kPools> pool_transfers_{}, pool_kinds_{};  // what its workers can
   std::vector<Uid> dropped_;  // buffers that are gone and that workers may have mapped
   Heap heap_;
   CauseTable causes_;
@@ -222,28 +226,23 @@ class Core final : private EndpointSink {
   std::vector<InlineEndpoint*> inline_;  // by worker
   std::vector<uint32_t> busy_;           // workers that may have news, but for those that note it
   NewsSet news_;
-  bool any_notes_news_ = false;
-  std::vector<uint32_t> posted_;  // workers with a posted control, and some that had one
-  std::vector<uint32_t> barred_;  // workers whose rings are full
+  std::vector<uint32_t> posted_, barred_;  // those with a control, or that had; with full rings
+  Endings endings_;
   bool workers_expected_ = true;
-  uint32_t polled_ = 0;  // the worker whose news are being taken
-  uint32_t controls_open_ = 0;
+  uint32_t polled_ = 0, controls_open_ = 0;  // the worker whose news are being taken
   std::array<std::shared_ptr<RunRecord>, sched::Scheduler::kRunsMax> runs_;
-  std::array<uint32_t, sched::Scheduler::kRunsMax> cancel_causes_{};
-  uint64_t run_ids_ = 0;
+  uint64_t run_ids_ = 0, scope_ids_ = 0;
   void end_innermost_scope();
-  void give_back_early(uint32_t index);
-  std::vector<OpenScope> scopes_;  // of the run that is built; the first is the run's own
-  uint64_t scope_ids_ = 0;
-  std::vector<sched::Access> accesses_;       // of the task that is submitted
+  std::vector<OpenScope> scopes_;        // of the run that is built; the first is the run's own
+  std::vector<sched::Access> accesses_;  // of the task that is submitted
   std::vector<model::Placement> placements_;  // likewise
   std::vector<uint32_t> member_of_;           // of each of accesses_, in a group
-  // The class of the workers of a pool that have a callable, where these are not all of them.
-  std::vector<std::array<KnownClass, sched::kPools>> known_classes_;  // by callable
+  // By callable: the class of the workers of a pool that have it, where these are not all of them.
+  std::vector<std::array<KnownClass, sched::kPools>> known_classes_;
   std::vector<buffer::BufferTable::Freed> freed_;
   std::vector<WorkerEndpoint*> wakes_;
   std::vector<Kill> kills_;
-  bool notable_ = false, spreading_ = false, wake_points_set_ = false;
+  bool notable_ = false, spreading_ = false, wake_points_set_ = false, any_notes_news_ = false;
   std::array<uint32_t, 3> waiters_{};  // by Wake
 };
 

@@ -161,7 +161,7 @@ void Core::check_control_deadlines(base::Instant now) {
 
 base::Instant Core::next_deadline() const {
   if (registry_waits() || !dropped_.empty()) return {};  // for a step that has the time
-  base::Instant next = base::Instant::never();
+  base::Instant next = std::min(endings_.deadlines.next(), endings_.grace_at);
   for (const uint32_t worker : posted_) {
     const WorkerEntry& entry = workers_[worker];
     const std::optional<uint32_t> limit_ms = control_limit_ms(entry);

@@ -1,11 +1,11 @@
-// The submission of groups: which members may go together, and on which workers.
+// Groups: which members may go together, and on which workers; what a failed one stops.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/mark.h"
-#include "engine/core.h"
+#include "engine/core_overdue.h"
 #include "engine/member_conflict.h"
 
 namespace strata::engine {
@@ -152,6 +152,24 @@ Core::Submitted Core::submit_group(RunRecord& run, const Job& job,
   }
   *out = {run.id, sched_.slot(own).run_task};
   return Submitted::kDone;
+}
+
+// ---------------------------------------------------------------- ends
+
+// A member has failed: those that run go on to their end, the others do not start.
+void Core::stop_group(uint32_t own) {
+  const std::vector<uint32_t> members(sched_.members(own).begin(), sched_.members(own).end());
+  const uint32_t cause = sched_.group_cause(own);
+  for (const uint32_t member : members) {
+    const sched::Scheduler::Slot& slot = sched_.slot(member);
+    if (slot.state == sched::SlotState::kQueued) {
+      if (!workers_[slot.worker].endpoint->revoke(slot.ticket)) continue;
+      left_worker(member);
+    }
+    if (slot.state == sched::SlotState::kTerminal) continue;
+    STRATA_MARK("engine: a member does not start because another has failed");
+    sched_.finish(member, sched::Outcome::kSkipped, cause);
+  }
 }
 
 }  // namespace strata::engine

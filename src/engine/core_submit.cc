@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/fault.h"
 #include "base/mark.h"
-#include "engine/core.h"
+#include "engine/core_overdue.h"
 #include "graph/region.h"
 #include "model/args.h"
 
@@ -61,15 +61,14 @@ void Core::end_scope(uint64_t scope) {
   }
 }
 
-// Only for the deliberate fault 19: storage goes although tasks still name it.
-void Core::give_back_early(uint32_t index) {
-  const buffer::BufferTable::Entry& entry = buffers_.at(index);
-  if (entry.references == 0) return;
-  heap_.free(entry.segment, entry.segment_offset);
-  buffers_.detach_place(index);
-}
-
 void Core::end_innermost_scope() {
+  // The deliberate fault 19: storage goes although tasks still name it.
+  const auto give_back_early = [this](uint32_t index) {
+    const buffer::BufferTable::Entry& entry = buffers_.at(index);
+    if (entry.references == 0) return;
+    heap_.free(entry.segment, entry.segment_offset);
+    buffers_.detach_place(index);
+  };
   for (const uint32_t index : scopes_.back().temporaries) {
     if (base::fault() == 19) give_back_early(index);
     buffers_.release_owner(index);
@@ -151,15 +150,17 @@ void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
   notable_ = true;
 }
 
-void Core::cancel_run(RunRecord& run) {
-  if (run.done || run.cancelled) return;
-  run.cancelled = true;
+void Core::cancel_run(RunRecord& run, base::Instant kill_at) {
+  if (run.done) return;
+  run.kill_at = std::min(run.kill_at, kill_at);
+  endings_.grace_at = std::min(endings_.grace_at, run.kill_at);
+  if (std::exchange(run.cancelled, true)) return;
   if (trace_.on()) [[unlikely]]
     trace_.run_cancelled(run.number);
   const uint32_t cause = add_cause(Error(
       Code::kCancelled, Scope::kTask, fmt::format("run {} was cancelled", run.id), options_.path));
   if (cause != 0) causes_.pin(cause);
-  cancel_causes_[run.number % runs_.size()] = cause;
+  run.cancel_cause = cause;
   sched_.cancel_run(run.number, cause);
   // Only the run that executes has entries at workers.
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
@@ -170,6 +171,7 @@ void Core::cancel_run(RunRecord& run) {
     for (auto slot = queued.rbegin(); slot != queued.rend(); ++slot) {
       const uint64_t ticket = sched_.slot(*slot).ticket;
       if (workers_[worker].endpoint->revoke(ticket)) {
+        left_worker(*slot);
         if (trace_.on()) [[unlikely]] {
           trace_.taken_back(traced(*slot), {worker, ticket});
         }
@@ -314,7 +316,7 @@ void Core::write_payload(uint32_t index, const Job& job, const TaskArgs& args,
   head->callable = job.callable;
   head->post.task = uint64_t{sched_.slot(index).generation} << 32 | index;
   head->post.callable = job.callable.index;
-  head->post.flags = job.config.flags;
+  head->post.flags = job.config.flags & ~mailbox::kFlagTimed;
   head->post.block_dim = job.config.block_dim;
   head->post.deadline_ms = job.config.deadline_ms;
   size_t next = first_placement;

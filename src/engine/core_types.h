@@ -5,12 +5,14 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/time.h"
+#include "engine/deadlines.h"
 #include "engine/endpoint.h"
 #include "engine/inline_endpoint.h"
 #include "engine/news_set.h"
@@ -132,6 +134,16 @@ struct TaskHead {
   mailbox::TaskPost post;
 };
 
+// What Core remembers of ends that it must bring about itself.
+struct Endings {
+  Deadlines deadlines;
+  base::Instant grace_at = base::Instant::never();  // the first grace of a cancelled run ends
+  std::optional<base::Instant> now;                 // of the step that is made, where it is known
+};
+
+// Makes the pages of a range of the heap there; under the step token, for each new segment.
+using ReserveHeap = std::function<Result<void>(uint64_t heap_offset, uint64_t bytes)>;
+
 struct CoreOptions {
   std::string path = "L3";  // of this Worker, for texts
   Limits limits;
@@ -140,6 +152,8 @@ struct CoreOptions {
   // Workers that a thread which goes on stepping keeps awake: cores less its own, at least one.
   uint32_t awake_max = 1;
   trace::Recorder* trace = nullptr;  // the timeline, where there is one; it outlives the Core
+  uint64_t heap_page_bytes = 4096;   // segments of the heap are of whole pages
+  ReserveHeap reserve = {};          // empty: pages come with the first touch
 };
 
 struct NewBuffer {
@@ -177,11 +191,21 @@ struct alignas(64) WorkerEntry {
   bool exit_posted = false;
   bool control_posted = false;
   bool in_posted = false;  // in Core::posted_
+  bool doubted = false;    // its end has been asked for: it is given nothing more
   std::string loss;
   std::string last_lines;         // that the task wrote which it ran then
   std::string doubt;              // why its end has been asked for, where it has
   std::deque<Control> controls;   // not posted yet, then the posted one in front
   base::Instant control_since{};  // when its lane became free for the posted control
+  // The task for which its end was asked for, and that one's error.
+  struct Condemned {
+    uint64_t ticket;
+    Error error;
+  };
+  std::optional<Condemned> condemned;
+  // A task that is timed and was seen to run before it told since when.
+  uint64_t seen_ticket = 0;
+  base::Instant seen_at{};
 };
 
 }  // namespace strata::engine

@@ -37,6 +37,9 @@ class WorkerEndpoint {
   virtual bool has_room() = 0;
   // True: the task never starts. False: it has started or ended.
   virtual bool revoke(uint64_t ticket) = 0;
+  // When the task began, by the worker's word; 0: it has, and nobody knows when. Nothing where it
+  // has not, or where that is not known.
+  virtual std::optional<int64_t> started(uint64_t /*ticket*/) const { return std::nullopt; }
   // The callables of all tickets up to this one see that they are cancelled.
   virtual void cancel_through(uint64_t ticket) = 0;
   // One control at a time; its answer comes by on_reply.

@@ -20,6 +20,8 @@ struct InlineOutcome {
   int32_t code = 0;
   std::vector<std::byte> result;
   std::string text;
+  int64_t started_ns = 0;  // of a task that is timed
+  int64_t ended_ns = 0;
 };
 
 class InlineEndpoint final : public WorkerEndpoint {
@@ -49,6 +51,9 @@ class InlineEndpoint final : public WorkerEndpoint {
       return true;
     }
     return false;
+  }
+  std::optional<int64_t> started(uint64_t ticket) const override {
+    return running_ == ticket ? std::optional<int64_t>(0) : std::nullopt;
   }
   void cancel_through(uint64_t ticket) override {
     if (running_ != 0 && running_ <= ticket) cancelled_ = true;
@@ -104,6 +109,8 @@ class InlineEndpoint final : public WorkerEndpoint {
       completion.ticket = done.ticket;
       completion.outcome = done.outcome.outcome;
       completion.code = done.outcome.code;
+      completion.started_ns = done.outcome.started_ns;
+      completion.ended_ns = done.outcome.ended_ns;
       completion.result = done.outcome.result;
       completion.text = std::as_bytes(std::span(done.outcome.text));
       sink.on_completion(completion);

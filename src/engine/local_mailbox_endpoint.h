@@ -25,6 +25,7 @@ class LocalMailboxEndpoint final : public WorkerEndpoint {
   }
   bool has_room() override { return parent_.can_push(mailbox::kArgsBytesMax / 2); }
   bool revoke(uint64_t ticket) override { return parent_.revoke(ticket); }
+  std::optional<int64_t> started(uint64_t ticket) const override { return parent_.started(ticket); }
   void cancel_through(uint64_t ticket) override { parent_.cancel_through(ticket); }
   Result<void> control(uint32_t command, std::span<const std::byte> request) override {
     return parent_.control_post(command, request);

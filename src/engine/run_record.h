@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/time.h"
 #include "strata/error.h"
 #include "strata/run.h"
 
@@ -25,8 +26,15 @@ struct RunRecord {
   uint64_t dependencies = 0;
   uint64_t cover_dependencies = 0;
   bool cancelled = false;
-  bool done = false;        // built, every task terminal and accounted for
-  bool error_seen = false;  // somebody was given the root error
+  uint32_t cancel_cause = 0;
+  // When the children that still run a task of it are ended: the grace of its cancel.
+  base::Instant kill_at = base::Instant::never();
+  static constexpr size_t kKilledNamesMax = 8;
+  std::vector<std::string> killed_names;  // tasks and workers that were ended by the cancel
+  uint64_t cancel_kills = 0;              // all of these
+  uint64_t kills = 0;                     // workers that were ended for tasks of this run
+  bool done = false;                      // built, every task terminal and accounted for
+  bool error_seen = false;                // somebody was given the root error
   std::vector<TaskState> tasks;
   std::map<std::pair<uint32_t, uint32_t>, std::vector<std::byte>> results;  // task, member
   std::map<uint32_t, Error> errors;
@@ -51,8 +59,20 @@ struct RunRecord {
   }
   std::optional<Error> outcome() const {
     if (build_error) return build_error;
-    if (root) return root->error;
-    return std::nullopt;
+    if (!root) return std::nullopt;
+    if (cancel_kills == 0) return root->error;
+    std::string who;
+    for (const std::string& name : killed_names) who += (who.empty() ? "" : "; ") + name;
+    if (cancel_kills > killed_names.size()) {
+      who += " and " + std::to_string(cancel_kills - killed_names.size()) + " more";
+    }
+    std::string text =
+        "run " + std::to_string(id) +
+        " was cancelled; what still ran when the grace had passed was killed: " + who;
+    if (root->error.code() != Code::kCancelled) {
+      text += "; its first failure: " + root->error.to_string();
+    }
+    return Error(Code::kCancelled, Scope::kTask, std::move(text));
   }
 };
 

@@ -27,6 +27,7 @@ struct TaskView {
   uint32_t flags = 0;
   int32_t block_dim = 0;
   uint32_t deadline_ms = 0;
+  int64_t started_ns = 0;                // of one that is timed
   std::span<const std::byte> args = {};  // in the mapping, valid until the task is completed
 };
 
@@ -44,6 +45,16 @@ struct TaskOutcome {
   std::span<const std::byte> text = {};    // at most kTextBytesMax
 };
 
+// Whoever ends after its deadline has failed by it, whatever it says: it may have seen that it is
+// cancelled and stopped half-way.
+inline void judge_deadline(uint32_t deadline_ms, TaskOutcome* outcome) {
+  if (deadline_ms == 0) return;
+  if (outcome->ended_ns - outcome->started_ns < int64_t{deadline_ms} * 1'000'000) return;
+  STRATA_MARK("mailbox: a task ends after its deadline");
+  outcome->outcome = Outcome::kDeadline;
+  outcome->result = {};
+}
+
 template <class Memory>
 class ChildSide {
  public:
@@ -54,6 +65,8 @@ class ChildSide {
 
   // The next task that is still queued, which then is started; revoked ones are skipped.
   bool try_take(TaskView* out);
+  // Tells the parent when the task that was taken began.
+  void note_start(TaskView* task, int64_t now_ns);
   // False while the result ring is short of space: then wait as for work, and try again.
   bool try_complete(const TaskView& task, const TaskOutcome& outcome);
   bool control_take(ControlView* out);

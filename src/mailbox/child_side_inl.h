@@ -85,6 +85,12 @@ bool ChildSide<Memory>::start(TaskEntry& entry, TaskView* out) {
 }
 
 template <class Memory>
+void ChildSide<Memory>::note_start(TaskView* task, int64_t now_ns) {
+  task->started_ns = now_ns;
+  memory_.store_relaxed(&region_->tasks[ring_position(task->ticket)].started_ns, now_ns);
+}
+
+template <class Memory>
 void ChildSide<Memory>::note_skips() {
   if (!skipped_) return;
   skipped_ = false;

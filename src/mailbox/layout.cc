@@ -44,6 +44,7 @@ constexpr uint64_t compute_layout_id() {
            uint64_t{sizeof(CompletionEntry)},
            uint64_t{offsetof(TaskEntry, args_begin)},
            uint64_t{offsetof(TaskEntry, callable)},
+           uint64_t{offsetof(TaskEntry, started_ns)},
            uint64_t{offsetof(CompletionEntry, bytes_begin)},
            uint64_t{offsetof(CompletionEntry, outcome)},
            uint64_t{offsetof(RegionLayout, tasks)},

@@ -13,6 +13,8 @@
 //   tasks[i].state                 parent rel (queued),    child acq,          itself
 //                                  CAS (revoked);          parent acq
 //                                  child CAS (started)
+//   tasks[i].started_ns            parent rlx (0),         parent rlx          itself
+//                                  child rlx
 //   args bytes                     parent plain            child plain         tasks[i].state
 //   completions[i] but state       child rlx               parent rlx          completions[i].state
 //   completions[i].state           child rel               parent acq          itself
@@ -52,7 +54,7 @@ namespace strata::mailbox {
 
 inline constexpr uint64_t kRegionMagic = 0x31786f626c69614dull;  // "Mailbox1"
 inline constexpr uint64_t kHubMagic = 0x3162756874617453ull;     // "Stathub1"
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 3;
 
 inline constexpr size_t kLineBytes = 128;  // two cache lines: the prefetcher takes pairs
 inline constexpr uint32_t kRingEntries = 64;
@@ -103,7 +105,9 @@ struct TaskEntry {
   uint32_t flags;
   int32_t block_dim;
   uint32_t deadline_ms;
-  uint32_t reserved[5];
+  uint32_t reserved;
+  int64_t started_ns;  // by the clock of both sides, of tasks that are timed; 0: not told yet
+  uint32_t reserved1[2];
 };
 
 struct CompletionEntry {
@@ -165,7 +169,7 @@ struct HubLayout {
 static_assert(sizeof(HeaderLine) == 128 && sizeof(TaskEntry) == 64 &&
               sizeof(CompletionEntry) == 64 && sizeof(ControlLine) == 16);
 static_assert(offsetof(TaskEntry, args_begin) == 16 && offsetof(TaskEntry, callable) == 28 &&
-              offsetof(TaskEntry, deadline_ms) == 40);
+              offsetof(TaskEntry, deadline_ms) == 40 && offsetof(TaskEntry, started_ns) == 48);
 static_assert(offsetof(CompletionEntry, ticket) == 16 &&
               offsetof(CompletionEntry, bytes_begin) == 40 &&
               offsetof(CompletionEntry, outcome) == 56);

@@ -28,14 +28,22 @@ struct TaskPost {
   uint32_t deadline_ms = 0;
 };
 
-enum class Outcome : uint32_t { kOk = 0, kTaskFailed = 1 };
+// Of TaskPost::flags, beside those of the user: the child tells when the task began and ended. It
+// does so too where there is a deadline.
+inline constexpr uint32_t kFlagTimed = 1u << 31;
+constexpr bool is_timed(uint32_t deadline_ms, uint32_t flags) {
+  return deadline_ms != 0 || (flags & kFlagTimed) != 0;
+}
+
+// kDeadline: it ended after its deadline, however.
+enum class Outcome : uint32_t { kOk = 0, kTaskFailed = 1, kDeadline = 2 };
 
 struct Completion {
   uint64_t task = 0;
   uint64_t ticket = 0;
   Outcome outcome = Outcome::kOk;
   int32_t code = 0;
-  int64_t started_ns = 0;  // 0 unless asked for
+  int64_t started_ns = 0;  // 0 unless it is timed
   int64_t ended_ns = 0;
   // In the mapping, valid inside the callback. A hostile child may still change them: copy first,
   // then look.
@@ -84,6 +92,9 @@ class ParentSide {
 
   // True: the task never starts. False: it has started, or is no longer outstanding.
   bool revoke(uint64_t ticket);
+  // When the task began, by the child's word; 0: it has, and the child has not told when. Nothing
+  // where it has not, or is no longer outstanding.
+  std::optional<int64_t> started(uint64_t ticket) const;
   // The callables of all tickets up to this one see cancelled().
   void cancel_through(uint64_t ticket);
 

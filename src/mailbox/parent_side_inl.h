@@ -73,6 +73,9 @@ std::optional<uint64_t> ParentSide<Memory>::push(const TaskPost& post,
   memory_.store_relaxed(&entry.flags, post.flags);
   memory_.store_relaxed(&entry.block_dim, post.block_dim);
   memory_.store_relaxed(&entry.deadline_ms, post.deadline_ms);
+  if (is_timed(post.deadline_ms, post.flags)) [[unlikely]] {
+    memory_.store_relaxed(&entry.started_ns, int64_t{0});
+  }
   memory_.store_release(&entry.state, state_word(ticket, Phase::kQueued));
   return ticket;
 }
@@ -101,6 +104,16 @@ bool ParentSide<Memory>::revoke(uint64_t ticket) {
 }
 
 template <class Memory>
+std::optional<int64_t> ParentSide<Memory>::started(uint64_t ticket) const {
+  const TaskEntry& entry = region_->tasks[ring_position(ticket)];
+  if (!is_outstanding(ticket) ||
+      memory_.load_acquire(&entry.state) != state_word(ticket, Phase::kStarted)) {
+    return std::nullopt;
+  }
+  return memory_.load_relaxed(&entry.started_ns);
+}
+
+template <class Memory>
 void ParentSide<Memory>::cancel_through(uint64_t ticket) {
   memory_.store_relaxed(&region_->cancel.through, ticket);
 }
@@ -122,7 +135,7 @@ bool ParentSide<Memory>::read_completion(uint64_t number, Completion* out) {
     corrupt_ = "the child completed a ticket that is not outstanding";
   } else if (out->task != record(out->ticket).task) {
     corrupt_ = "the child completed a ticket under another task's name";
-  } else if (outcome > static_cast<uint32_t>(Outcome::kTaskFailed)) {
+  } else if (outcome > static_cast<uint32_t>(Outcome::kDeadline)) {
     corrupt_ = "a completion has an unknown outcome";
   } else if (result_bytes > kResultBytesMax || text_bytes > kTextBytesMax ||
              !within_ring(begin, uint64_t{result_bytes} + text_bytes, kResultsRingBytes)) {

@@ -28,7 +28,7 @@ strata_call CallFrame::open(const mailbox::TaskPost& post, const model::ArgsDeco
   raw.inline_bytes = args.inline_bytes().data();
   raw.inline_nbytes = args.inline_bytes().size();
   raw.block_dim = post.block_dim;
-  raw.flags = post.flags;
+  raw.flags = post.flags & ~mailbox::kFlagTimed;
   raw.deadline_ms = post.deadline_ms;
   raw.set_result = &CallFrame::set_result;
   raw.set_error = &CallFrame::set_error;
@@ -61,10 +61,18 @@ void CallFrame::set_error(const strata_call* raw, const char* text, uint64_t n) 
       ->text_.assign(base::cut_text({text, n}, mailbox::kTextBytesMax));
 }
 
+bool CallFrame::told_to_stop() const {
+  if (deadline_ != base::Instant::never() && os::monotonic_now() >= deadline_) return true;
+  return cancelled_.ask(cancelled_.context);
+}
+
+Cancelled CallFrame::cancelled() const {
+  return {[](const void* self) { return static_cast<const CallFrame*>(self)->told_to_stop(); },
+          this};
+}
+
 int32_t CallFrame::is_cancelled(const strata_call* raw) {
-  const auto& self = *static_cast<const CallFrame*>(raw->runtime);
-  if (os::monotonic_now() >= self.deadline_) return 1;
-  return self.cancelled_.ask(self.cancelled_.context) ? 1 : 0;
+  return static_cast<const CallFrame*>(raw->runtime)->told_to_stop() ? 1 : 0;
 }
 
 void CallFrame::log(const strata_call* raw, int32_t level, const char* text, uint64_t n) {

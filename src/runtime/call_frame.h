@@ -39,6 +39,9 @@ class CallFrame {
   strata_call open(const mailbox::TaskPost& post, const model::ArgsDecoder& args,
                    Cancelled cancelled);
 
+  // The same question as the callable's: also whether its deadline has passed.
+  Cancelled cancelled() const;
+
   // How the task ended; the spans hold until clear().
   void succeed(mailbox::TaskOutcome* outcome);
   void fail(int32_t code, std::string_view text, mailbox::TaskOutcome* outcome);
@@ -49,6 +52,7 @@ class CallFrame {
   static int32_t set_result(const strata_call* raw, const void* bytes, uint64_t n);
   static void set_error(const strata_call* raw, const char* text, uint64_t n);
   static int32_t is_cancelled(const strata_call* raw);
+  bool told_to_stop() const;
   static void log(const strata_call* raw, int32_t level, const char* text, uint64_t n);
 
   std::string path_;

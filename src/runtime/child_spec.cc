@@ -63,12 +63,15 @@ void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   out.put(spec.limits.buffers);
   out.put(spec.limits.callables);
   out.put(spec.limits.heap_bytes);
+  out.put(static_cast<uint8_t>(spec.limits.huge_pages));
+  out.put(static_cast<uint8_t>(spec.limits.reserve_memory));
   out.put(spec.timeouts.child_ready_ms);
   out.put(spec.timeouts.building_turn_ms);
   out.put(spec.timeouts.control_ms);
   out.put(spec.timeouts.close_ms);
   out.put(spec.timeouts.exit_ms);
   out.put(spec.timeouts.stall_report_ms);
+  out.put(spec.timeouts.deadline_grace_ms);
   out.put(static_cast<uint8_t>(spec.output.mode));
   out.put(spec.output.lines_per_second);
   out.put(static_cast<uint32_t>(spec.workers.size()));
@@ -100,12 +103,15 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
   spec.limits.buffers = in.get<uint32_t>();
   spec.limits.callables = in.get<uint32_t>();
   spec.limits.heap_bytes = in.get<uint64_t>();
+  spec.limits.huge_pages = static_cast<HugePages>(in.get<uint8_t>());
+  spec.limits.reserve_memory = in.get<uint8_t>() != 0;
   spec.timeouts.child_ready_ms = in.get<uint32_t>();
   spec.timeouts.building_turn_ms = in.get<uint32_t>();
   spec.timeouts.control_ms = in.get<uint32_t>();
   spec.timeouts.close_ms = in.get<uint32_t>();
   spec.timeouts.exit_ms = in.get<uint32_t>();
   spec.timeouts.stall_report_ms = in.get<uint32_t>();
+  spec.timeouts.deadline_grace_ms = in.get<uint32_t>();
   spec.output.mode = static_cast<OutputMode>(in.get<uint8_t>());
   spec.output.lines_per_second = in.get<uint32_t>();
   const uint32_t workers = get_count(in, ok);
@@ -128,6 +134,7 @@ std::vector<std::byte> encode(const ChildSpec& spec) {
   out.put(spec.spin.polls_without_pause);
   out.put(spec.timeline_bytes);
   out.put(static_cast<uint8_t>(spec.output));
+  out.put(static_cast<uint8_t>(spec.huge_pages));
   put_cpus(out, spec.cpus);
   out.put(static_cast<uint8_t>(spec.worker.has_value()));
   if (spec.worker) put_worker(out, *spec.worker);
@@ -151,6 +158,7 @@ Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes) {
   spec.spin.polls_without_pause = in.get<int>();
   spec.timeline_bytes = in.get<uint64_t>();
   spec.output = in.get<uint8_t>() != 0;
+  spec.huge_pages = in.get<uint8_t>() != 0;
   spec.cpus = get_cpus(in, &ok);
   const uint8_t is_worker = in.get<uint8_t>();
   if (is_worker == 1 && ok && in.ok()) {

@@ -174,7 +174,7 @@ void Executor::run(const mailbox::TaskPost& post, std::span<const std::byte> arg
   std::string text;
   const auto body = [&] { return call(entry, &raw, &text); };
   const int32_t code =
-      inner_ == nullptr ? body() : inner_->run(&raw, decoder_, cancelled, body, &text);
+      inner_ == nullptr ? body() : inner_->run(&raw, decoder_, frame_.cancelled(), body, &text);
   if (code == 0) {
     frame_.succeed(outcome);
   } else {

@@ -95,11 +95,14 @@ RunStats RunHandle::stats() const {
   return impl_->core->look([&](const engine::Core&) {
     const engine::RunRecord& run = *impl_->run;
     return RunStats{run.progress, run.dependencies, run.cover_dependencies,
-                    run.failures > 0 ? run.failures - 1 : 0};
+                    run.failures > 0 ? run.failures - 1 : 0, run.kills};
   });
 }
 void RunHandle::cancel() {
-  if (impl_) impl_->core->cancel_run(*impl_->run);
+  if (impl_) impl_->core->cancel_run(*impl_->run, std::nullopt);
+}
+void RunHandle::cancel(uint32_t grace_ms) {
+  if (impl_) impl_->core->cancel_run(*impl_->run, grace_ms);
 }
 Result<std::vector<std::byte>> RunHandle::result(TaskRef task, uint32_t member) const {
   if (!impl_) return empty_handle();

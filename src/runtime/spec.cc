@@ -9,6 +9,7 @@
 #include "device/chip_backend.h"
 #include "os/cores.h"
 #include "os/fork_server.h"
+#include "os/machine.h"
 #include "runtime/child_spec.h"
 
 namespace strata::runtime {
@@ -45,7 +46,20 @@ Result<void> check_limits(const Limits& limits) {
     return refuse(
         fmt::format("Limits::heap_bytes is 4096 to {}, not {}", kHeapBytesMax, limits.heap_bytes));
   }
-  return {};
+  switch (limits.huge_pages) {
+    case HugePages::kNone:
+    case HugePages::kTransparent:
+      return {};
+    case HugePages::kExplicit:
+      break;
+    default:
+      return refuse("Limits::huge_pages is kNone, kTransparent or kExplicit");
+  }
+  const os::MemoryState memory = os::memory_state();
+  if (memory.huge_page_bytes > 0 && memory.huge_pages_total > 0) return {};
+  return Error(Code::kUnsupported, Scope::kCall,
+               "Limits::huge_pages kExplicit: this host has no pool of huge pages; vm.nr_hugepages "
+               "makes one");
 }
 
 Result<void> check_cpu_lists(const WorkerSpec& spec) {
@@ -172,6 +186,15 @@ Result<void> check_child_spec(const WorkerSpec& child, int parent_level) {
                fmt::format("the spec of a child Worker, with all that is below it, has {} bytes, "
                            "more than {}",
                            bytes, kWorkerSpecBytesMax));
+}
+
+uint64_t heap_page_bytes(const Limits& limits) {
+  if (limits.huge_pages != HugePages::kExplicit) return 4096;
+  return std::max<uint64_t>(os::memory_state().huge_page_bytes, 4096);
+}
+
+bool reserves_memory(const Limits& limits) {
+  return limits.reserve_memory || limits.huge_pages == HugePages::kExplicit;
 }
 
 uint32_t exit_grace_ms(const WorkerSpec& spec) {

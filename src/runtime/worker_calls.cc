@@ -301,8 +301,10 @@ void WorkerCore::log_unseen_errors() {
   }
 }
 
-void WorkerCore::cancel_run(engine::RunRecord& run) {
-  front_->call([&](engine::Core& core) { core.cancel_run(run); });
+void WorkerCore::cancel_run(engine::RunRecord& run, std::optional<uint32_t> grace_ms) {
+  const base::Instant kill_at =
+      grace_ms ? os::monotonic_now() + base::Duration::from_ms(*grace_ms) : base::Instant::never();
+  front_->call([&](engine::Core& core) { core.cancel_run(run, kill_at); });
 }
 
 Result<std::vector<std::byte>> WorkerCore::result(const engine::RunRecord& run, TaskRef task,

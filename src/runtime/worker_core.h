@@ -99,7 +99,7 @@ class WorkerCore {
   Result<void> wait_task(TaskRef task);
 
   Result<void> wait_run(engine::RunRecord& run, std::optional<uint32_t> timeout_ms);
-  void cancel_run(engine::RunRecord& run);
+  void cancel_run(engine::RunRecord& run, std::optional<uint32_t> grace_ms);
   // The last handle of a run went. Its error is logged where nobody has seen it: now, or, where the
   // run is not done, with the next submit or close that finds it done.
   void drop_run(std::shared_ptr<engine::RunRecord> run);
@@ -151,6 +151,7 @@ class WorkerCore {
   Result<void> start_children();
   Result<void> add_endpoints(uint32_t count);
   Result<void> capture_output();
+  Result<void> reserve(uint64_t offset, uint64_t bytes);
   Result<void> wait_ready();
   Result<void> end_children();
   Result<registry::PreparePayload> payload_of(const Callable& callable) const;
@@ -212,18 +213,27 @@ void WorkerCore::add_inline(Exec& executor, engine::WorkerCaps caps) {
   auto run = [&executor, traced](const mailbox::TaskPost& post, std::span<const std::byte> args,
                                  const std::atomic<bool>& cancelled) {
     mailbox::TaskOutcome outcome;
+    const bool timed = mailbox::is_timed(post.deadline_ms, post.flags);
+    const int64_t began = timed ? os::monotonic_now().ns : 0;
     if (traced != nullptr) traced->trace.begin(traced->endpoint->running(), post.callable);
     executor.run(
         post, args,
         {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
          &cancelled},
         &outcome);
+    if (timed) {
+      outcome.started_ns = began;
+      outcome.ended_ns = os::monotonic_now().ns;
+      mailbox::judge_deadline(post.deadline_ms, &outcome);
+    }
     if (traced != nullptr) traced->trace.end(outcome.outcome != mailbox::Outcome::kOk);
     return engine::InlineOutcome{
         outcome.outcome,
         outcome.code,
         {outcome.result.begin(), outcome.result.end()},
-        {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()}};
+        {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()},
+        outcome.started_ns,
+        outcome.ended_ns};
   };
   auto control = [&executor, traced](uint32_t command, std::span<const std::byte> request) {
     std::string text;

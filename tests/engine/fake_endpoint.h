@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/time.h"
 #include "engine/endpoint.h"
 
 namespace strata::engine {
@@ -21,6 +22,7 @@ class FakeEndpoint final : public WorkerEndpoint {
     uint64_t ticket;
     std::vector<std::byte> args;
     bool started = false;
+    int64_t started_ns = 0;
   };
   struct Control {
     uint32_t command;
@@ -46,6 +48,12 @@ class FakeEndpoint final : public WorkerEndpoint {
     if (it == queue.end() || it->started) return false;
     queue.erase(it);
     return true;
+  }
+  std::optional<int64_t> started(uint64_t ticket) const override {
+    for (const Entry& entry : queue) {
+      if (entry.ticket == ticket && entry.started) return entry.started_ns;
+    }
+    return std::nullopt;
   }
   void cancel_through(uint64_t ticket) override { cancelled_through = ticket; }
   Result<void> control(uint32_t command, std::span<const std::byte> request) override {
@@ -91,6 +99,11 @@ class FakeEndpoint final : public WorkerEndpoint {
   void start(size_t count = 1) {
     for (size_t i = 0; i < count && i < queue.size(); ++i) queue[i].started = true;
   }
+  // The oldest one, and it says when.
+  void start_at(base::Instant when) {
+    queue.front().started = true;
+    queue.front().started_ns = when.ns;
+  }
   // The oldest task ends.
   void end(std::string_view result = {}) {
     const auto bytes = std::as_bytes(std::span(result));
@@ -98,6 +111,11 @@ class FakeEndpoint final : public WorkerEndpoint {
   }
   void fail(std::string text, int32_t code = 1) {
     complete(take(), mailbox::Outcome::kTaskFailed, code, {}, std::move(text));
+  }
+  void end_late(base::Instant began, base::Instant ended, std::string text = {}) {
+    complete(take(), mailbox::Outcome::kDeadline, 0, {}, std::move(text));
+    done_.back().completion.started_ns = began.ns;
+    done_.back().completion.ended_ns = ended.ns;
   }
   void complete_unknown(uint64_t task, uint64_t ticket) {
     mailbox::TaskPost post;

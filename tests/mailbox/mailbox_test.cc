@@ -282,8 +282,8 @@ TEST_F(Mailbox, AWrongMagicVersionOrSizeIsRefused) {
   raw().header.magic = 0;
   EXPECT_NE(attach_error().find("not a Strata mailbox"), std::string::npos);
   parent.format();
-  raw().header.layout_version = 2;
-  EXPECT_NE(attach_error().find("layout version 2"), std::string::npos);
+  raw().header.layout_version = 4;
+  EXPECT_NE(attach_error().find("layout version 4"), std::string::npos);
   parent.format();
   raw().header.total_bytes -= 1;
   EXPECT_NE(attach_error().find("are needed"), std::string::npos);
@@ -322,7 +322,7 @@ TEST_F(CorruptCompletion, UnderAnotherTasksName) {
             std::string::npos);
 }
 TEST_F(CorruptCompletion, WithAnUnknownOutcome) {
-  EXPECT_NE(spoilt([](CompletionEntry& entry) { entry.outcome = 2; }).find("outcome"),
+  EXPECT_NE(spoilt([](CompletionEntry& entry) { entry.outcome = 3; }).find("outcome"),
             std::string::npos);
 }
 TEST_F(CorruptCompletion, WithBytesBeyondTheRing) {

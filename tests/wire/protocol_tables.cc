@@ -1,0 +1,61 @@
+// Prints the tables of docs/protocol.md: of every enumeration and every message of the protocol.
+#include <cstdio>
+
+#include "wire/describe.h"
+#include "wire/lanes.h"
+
+namespace strata::wire {
+namespace {
+
+template <class T>
+void message() {
+  std::printf("\n### %s\n\n| field | type |\n| --- | --- |\n", std::string(T::kName).c_str());
+  for (const Describer::Field& field : describe<T>()) {
+    std::printf("| %s | %s |\n", field.name.c_str(), field.type.c_str());
+  }
+}
+
+template <class E>
+void numbers() {
+  std::string line;
+  for_each_name<E>([&](E value, std::string_view name) {
+    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, static_cast<uint64_t>(value));
+  });
+  std::printf("| %s | %s |\n", std::string(Names<E>::kType).c_str(), line.c_str());
+}
+
+template <class... T>
+void messages() {
+  (message<T>(), ...);
+}
+template <class... E>
+void all_numbers() {
+  (numbers<E>(), ...);
+}
+
+void print() {
+  std::printf("\n## Numbers\n\n| field | values |\n| --- | --- |\n");
+  all_numbers<Lane, FrameType, ControlCommand, RegistryKind, ReadyState, Outcome, Space, Place,
+              Path, LogStream, LogLevel, CallableKind, TensorArgType, Transfer, DType, Code,
+              Scope>();
+  std::printf("\n## Bootstrap lane\n");
+  messages<Bootstrap, BootstrapReply>();
+  std::printf("\n## Command lane\n");
+  messages<Hello, SessionCaps, RuntimeName, Task, TaskConfig, TaskTensor, TensorDesc, Completion,
+           Root, Control, ControlReply, Shutdown>();
+  std::printf("\n## Bodies and results of controls\n");
+  messages<PrepareRegister, EndRegister, Unregister, AllocBuffer, BufferName, ExportBuffer, Span,
+           Export, ImportBuffer, Import, ReleaseImport>();
+  std::printf("\n## Health lane\n");
+  messages<Health, Cancel, Abort, Revoke, RevokeAck, SetLog, Log>();
+  std::printf("\n## Data and peer lanes\n");
+  messages<PeerHello, TransferRequest, Chunk, Ack>();
+}
+
+}  // namespace
+}  // namespace strata::wire
+
+int main() {
+  strata::wire::print();
+  return 0;
+}
