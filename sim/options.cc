@@ -116,6 +116,7 @@ void draw_faults(Draw& draw, Options& o) {
   o.refuse_undo = draw.often_zero(800, 200);
   o.spurious_wake = draw.often_zero(500, 300);
   o.doubled_wake = draw.often_zero(500, 300);
+  o.spawn_fails = draw.often_zero(600, 500);
 }
 
 void draw_waits(Draw& draw, Options& o) {
@@ -203,10 +204,10 @@ std::string describe(const Options& o) {
                   o.directed, o.group, o.group_max, o.directed_member, o.listed, o.storage);
   out += fmt::format(
       "  faults  fail_task {} long_task {} kills {} kill_all {} gap {} ns pauses {} of {} ns slow "
-      "{} slow_control {} refuse prepare {} commit {} undo {} spurious {} doubled {}\n",
+      "{} slow_control {} refuse prepare {} commit {} undo {} spurious {} doubled {} spawn {}\n",
       o.fail_task, o.long_task, o.kills, o.kill_all, o.fault_gap_ns, o.pauses, o.pause_ns,
       o.slow_child, o.slow_control, o.refuse_prepare, o.refuse_commit, o.refuse_undo,
-      o.spurious_wake, o.doubled_wake);
+      o.spurious_wake, o.doubled_wake, o.spawn_fails);
   out += fmt::format("  waits   spin_looks {} child_spin {} ns watch {} ns\n", o.spin_looks,
                      o.child_spin_ns, o.watch_ns);
   return out;

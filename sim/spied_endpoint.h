@@ -1,5 +1,5 @@
-// SpiedEndpoint: an endpoint as it is, and what passes it is shown to the Placement checker.
-// From the fibers that step the engine.
+// SpiedEndpoint: an endpoint as it is, and what passes it is shown to the Placement and
+// Registrations checkers. From the fibers that step the engine.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "engine/endpoint.h"
 #include "model/args.h"
 #include "sim/placement.h"
+#include "sim/registrations.h"
 #include "sim/task_code.h"
 
 namespace strata::sim {
@@ -18,8 +19,12 @@ namespace strata::sim {
 class SpiedEndpoint final : public engine::WorkerEndpoint {
  public:
   SpiedEndpoint(std::unique_ptr<engine::WorkerEndpoint> inner, Placement* placement,
-                uint32_t worker, model::MappedSegment heap)
-      : inner_(std::move(inner)), placement_(*placement), worker_(worker), heap_(heap) {}
+                Registrations* registrations, uint32_t worker, model::MappedSegment heap)
+      : inner_(std::move(inner)),
+        placement_(*placement),
+        registrations_(*registrations),
+        worker_(worker),
+        heap_(heap) {}
 
   std::optional<uint64_t> dispatch(const mailbox::TaskPost& post,
                                    std::span<const std::byte> args) override {
@@ -27,6 +32,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
     STRATA_CHECK(decoded.ok());
     const Checks::Name name = TaskOrders::decode(decoder_.scalars()).name();
     placement_.on_dispatch(worker_, name);
+    registrations_.on_dispatch(worker_, post.callable);
     const std::optional<uint64_t> ticket = inner_->dispatch(post, args);
     if (ticket) {
       placement_.on_taken(worker_, name, *ticket);
@@ -49,7 +55,9 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
   bool has_room() override { return inner_->has_room(); }
   void cancel_through(uint64_t ticket) override { inner_->cancel_through(ticket); }
   Result<void> control(uint32_t command, std::span<const std::byte> request) override {
-    return inner_->control(command, request);
+    Result<void> posted = inner_->control(command, request);
+    if (posted) registrations_.on_control(worker_, command, request);
+    return posted;
   }
   bool control_outstanding() const override { return inner_->control_outstanding(); }
   bool needs_wake() override { return inner_->needs_wake(); }
@@ -59,7 +67,10 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
   void fence() override { inner_->fence(); }
   bool has_news() const override { return inner_->has_news(); }
   bool has_news_ahead(uint32_t ahead) const override { return inner_->has_news_ahead(ahead); }
-  Result<void> poll(engine::EndpointSink& sink) override { return inner_->poll(sink); }
+  Result<void> poll(engine::EndpointSink& sink) override {
+    Sink spied(this, &sink);
+    return inner_->poll(spied);
+  }
   void set_where(std::string where) override { inner_->set_where(std::move(where)); }
   const std::string& where() const override { return inner_->where(); }
 
@@ -71,6 +82,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
       sink_.on_completion(completion);
     }
     void on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) override {
+      spy_.registrations_.on_reply(spy_.worker_, code);
       sink_.on_reply(command, code, bytes);
     }
     void on_abandoned(uint64_t task, uint64_t ticket, bool started) override {
@@ -85,6 +97,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
 
   std::unique_ptr<engine::WorkerEndpoint> inner_;
   Placement& placement_;
+  Registrations& registrations_;
   uint32_t worker_;
   model::MappedSegment heap_;
   model::ArgsDecoder decoder_;

@@ -17,6 +17,7 @@ inline constexpr int kExitBadArguments = 2;  // nothing was done
 void add_version_command(CLI::App& app, Action* action);
 void add_info_command(CLI::App& app, Action* action);
 void add_doctor_command(CLI::App& app, Action* action);
+void add_child_server_command(CLI::App& app, Action* action);
 void add_demo_command(CLI::App& app, Action* action);
 
 }  // namespace strata::tools

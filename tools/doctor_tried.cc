@@ -156,7 +156,8 @@ Finding check_system_calls(const Probes& probes) {
 
 Finding check_fork(const Probes& probes) {
   const std::string meaning =
-      "StartMethod::kFork forks the program before it has other threads, and refuses where it has.";
+      "StartMethod::kFork forks the program before it has other threads, and refuses where it has; "
+      "kAuto, the default, takes exec then.";
   const auto hazards = probes.fork_hazards();
   if (!hazards.ok()) return problem(hazards.error(), meaning, "Mount /proc.");
   if (!hazards->any()) return {.found = "a fresh program may be forked", .meaning = meaning};
@@ -320,7 +321,8 @@ Finding check_timeline(const Probes& probes) {
 Finding check_program(const Probes& probes) {
   const std::string meaning =
       "init() with StartMethod::kFork is refused in a program that has other threads, or a Python "
-      "interpreter, by then. Only what it loads before main is seen here.";
+      "interpreter, by then; kAuto, the default, takes exec there. Only what it loads before main "
+      "is seen here.";
   if (probes.program.empty()) {
     return {.found = "no program was named", .meaning = meaning, .advice = ""};
   }
@@ -331,8 +333,9 @@ Finding check_program(const Probes& probes) {
   const ThreadStarters found = look_at(*program, probes, &unsure);
   const std::string ways_out =
       "Build what needs it as a shared object, which only the children load (NativeImport), link "
-      "the program without it, and call init() first in main. WorkerSpec::allow_threads forks all "
-      "the same, at your own risk.";
+      "the program without it, and call init() first in main. Or let children come by exec: begin "
+      "main with strata::child_entry(argc, argv) to keep LocalFunction. WorkerSpec::allow_threads "
+      "forks all the same, at your own risk.";
   Finding out{.found = fmt::format("{} loads {} libraries; none of them starts threads",
                                    probes.program, program->libraries.size()),
               .meaning = meaning};

@@ -8,6 +8,8 @@
 
 #include "engine/core_types.h"
 #include "os/cores.h"
+#include "runtime/child_server.h"
+#include "runtime/context.h"
 #include "strata/worker_spec.h"
 #include "tools/text.h"
 
@@ -93,7 +95,13 @@ Json topology_json(const os::TopologySummary& machine) {
 Json start_methods_json(const Info& info) {
   const os::ForkHazards& hazards = info.fork_hazards;
   Json fork = {{"possible", !hazards.any()}, {"hazards", hazards.to_string()}};
-  return {{"fork", std::move(fork)}, {"inline", {{"possible", true}}}};
+  Json exec = {{"possible", !info.child_server.empty()}, {"program", nullptr}};
+  if (!info.child_server.empty()) exec["program"] = info.child_server;
+  if (!info.no_child_server.empty()) exec["why_not"] = info.no_child_server;
+  return {{"auto", {{"method", info.auto_method}, {"reason", info.auto_reason}}},
+          {"fork", std::move(fork)},
+          {"exec", std::move(exec)},
+          {"inline", {{"possible", true}}}};
 }
 
 // Lines "  name   value" below a heading.
@@ -173,6 +181,14 @@ void add_memory(const Info& info, Page* page) {
              fmt::format("{} free of {}, of {}", memory.huge_pages_free, memory.huge_pages_total,
                          bytes_text(memory.huge_page_bytes)));
   page->line(
+      "Limits::huge_pages",
+      fmt::format("kExplicit: {}; kTransparent: {}",
+                  memory.huge_pages_total > 0 ? "possible" : "no pool (vm.nr_hugepages)",
+                  info.kernel.shm_huge_pages.empty() || info.kernel.shm_huge_pages == "never" ||
+                          info.kernel.shm_huge_pages == "deny"
+                      ? "the kernel gives shared memory none"
+                      : "possible"));
+  page->line(
       "transparent huge pages",
       fmt::format("{}; shared memory: {}",
                   info.kernel.huge_pages.empty() ? "unknown" : info.kernel.huge_pages,
@@ -182,9 +198,12 @@ void add_memory(const Info& info, Page* page) {
 void add_build(const Info& info, Page* page) {
   const os::ForkHazards& hazards = info.fork_hazards;
   page->heading("start methods, for a program like this one");
+  page->line("auto", fmt::format("takes {}: {}", info.auto_method, info.auto_reason));
   page->line("fork", hazards.any()
                          ? "refused here: " + hazards.to_string()
                          : "possible: one thread, no Python interpreter, no initialised UCX");
+  page->line("exec", info.child_server.empty() ? "not possible: " + info.no_child_server
+                                               : "possible, by " + info.child_server);
   page->line("inline", "possible: tasks are calls in the program itself, for debugging");
   page->line("your program", "strata doctor --program FILE says whether fork is possible there");
   page->heading("this build");
@@ -200,6 +219,21 @@ void add_build(const Info& info, Page* page) {
   page->line("compiler", info.build.compiler);
 }
 
+void add_start(Info* info) {
+  if (const auto decision = runtime::decide_start(StartMethod::kAuto, false); decision.ok()) {
+    info->auto_method = decision->method == StartMethod::kFork ? "fork" : "exec";
+    info->auto_reason = decision->reason;
+  } else {
+    info->auto_method = "none";
+    info->auto_reason = decision.error().message();
+  }
+  if (const auto server = runtime::find_child_server({}); server.ok()) {
+    info->child_server = server->name;
+  } else {
+    info->no_child_server = server.error().message();
+  }
+}
+
 }  // namespace
 
 Info gather_info() {
@@ -207,6 +241,7 @@ Info gather_info() {
   out.build = build_info();
   // First: what hwloc reads and loads below must not be taken for the program's own.
   if (auto hazards = os::fork_hazards(); hazards.ok()) out.fork_hazards = *std::move(hazards);
+  add_start(&out);
   if (auto topology = os::Topology::load(); topology.ok()) {
     out.topology = topology->summary();
   } else {

@@ -11,6 +11,7 @@
 #include "os/machine.h"
 #include "os/process.h"
 #include "os/topology.h"
+#include "strata/result.h"
 #include "tools/build_info.h"
 #include "tools/capacity.h"
 
@@ -36,6 +37,10 @@ struct Info {
   ProcessCount processes;
   std::vector<LimitInfo> limits;
   os::ForkHazards fork_hazards;
+  std::string auto_method;           // what StartMethod::kAuto takes in a program like this one
+  std::string auto_reason;           // why
+  std::string child_server;          // what kExec would run; empty: none was found
+  std::string no_child_server = {};  // then why
 };
 
 Info gather_info();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "strata/child_entry.h"
 #include "tools/command.h"
 #include "tools/help_format.h"
 #ifdef STRATA_COMMAND_HAS_SIM
@@ -37,6 +38,8 @@ void add_sim(CLI::App& app, Action* action) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // `strata child-server`, as a Worker's init() starts it, ends here.
+  strata::child_entry(argc, argv);
   // In a log, too, lines stand in the order in which they were written.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   CLI::App app("Strata runs one task graph over every level of a cluster.", "strata");
@@ -54,6 +57,7 @@ int main(int argc, char** argv) {
   // DOC
   strata::tools::add_doctor_command(app, &action);
   strata::tools::add_info_command(app, &action);
+  strata::tools::add_child_server_command(app, &action);
   strata::tools::add_version_command(app, &action);
   add_sim(app, &action);
   for (CLI::App* const command : app.get_subcommands({})) command->group("Commands");

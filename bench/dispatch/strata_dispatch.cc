@@ -11,6 +11,7 @@
 
 #include "bench/dispatch/process_tree.h"
 #include "bench/figure.h"
+#include "bench/start_method.h"
 
 namespace {
 
@@ -77,6 +78,7 @@ void hold(strata::Call& call) {
 std::unique_ptr<Worker> worker_with(int children) {
   strata::WorkerSpec spec;
   spec.sub_workers = children;
+  spec.start = start_method();
   spec.limits.slots = 65'536;
   return need(Worker::create(std::move(spec)), "create");
 }
@@ -230,8 +232,10 @@ void hop(strata::Call& call) {
 void hops3_group() {
   strata::WorkerSpec middle;
   middle.sub_workers = 1;
+  middle.start = start_method();
   strata::WorkerSpec top;
   top.level = 4;
+  top.start = start_method();
   auto worker = need(Worker::create(std::move(top)), "create");
   need(worker->add_worker(std::move(middle)), "add_worker");
   const CallableHandle task = callable<hop>(*worker, "hop");
@@ -350,6 +354,7 @@ void wait_group() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  strata::child_entry(argc, argv);
   const std::string_view group = argc == 2 ? argv[1] : "";
   if (group == "submit") {
     submit_group();

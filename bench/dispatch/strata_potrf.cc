@@ -17,6 +17,7 @@
 
 #include "bench/dispatch/potrf.h"
 #include "bench/figure.h"
+#include "bench/start_method.h"
 
 namespace {
 
@@ -153,6 +154,7 @@ uint64_t number(int argc, char** argv, int i, uint64_t otherwise) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  strata::child_entry(argc, argv);
   const uint64_t tile = number(argc, argv, 1, kTile);
   const uint64_t at_once = number(argc, argv, 2, kAtOnce);
   if (tile == 0 || kPotrfRows % tile != 0 || at_once == 0) {
@@ -160,6 +162,7 @@ int main(int argc, char** argv) {
   }
   strata::WorkerSpec spec;
   spec.sub_workers = cores();
+  spec.start = start_method();
   spec.library_path = {std::filesystem::read_symlink("/proc/self/exe").parent_path()};
   auto worker = need(Worker::create(std::move(spec)), "create");
   {

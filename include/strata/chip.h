@@ -29,8 +29,8 @@ class Worker;
 
 class STRATA_PUBLIC Chip {
  public:
-  // Forks, so the process has one thread still (or spec.allow_threads of `process`, of which start,
-  // allow_threads, inherit_fds, output, limits and timeouts count).
+  // Starts the chip's process as Worker::init would; of `process` start, allow_threads,
+  // child_server, inherit_fds, output, limits and timeouts count.
   static Result<std::unique_ptr<Chip>> open(ChipSpec spec = {}, const WorkerSpec& process = {});
   // Closes, and logs what close would have returned.
   ~Chip();

@@ -14,6 +14,18 @@ namespace strata {
 enum class StartMethod : uint8_t {
   kInline = 1,  // no processes: tasks are calls in this one, in a fixed order; for debugging, tests
   kFork = 2,    // a fork server, forked by init() while the process has one thread
+  // A child server, started by init(): the program itself where its main begins with child_entry()
+  // (strata/child_entry.h), else `strata child-server`, which has no LocalFunction.
+  kExec = 3,
+  // kFork where that is safe (or allow_threads is set), else kExec; Worker::start_report() says
+  // which and why.
+  kAuto = 4,
+};
+
+// What a Worker does when one of its local children (SUB, chip, child Worker) ends unasked.
+enum class Restart : uint8_t {
+  kNever = 1,      // it stays lost; its work goes to the others
+  kOnFailure = 2,  // another process takes its worker id, up to WorkerSpec::restart_limit times
 };
 
 // Which pages the shared heap is made of.
@@ -55,8 +67,11 @@ struct WorkerSpec {
   std::vector<int> cpus = {};
   std::vector<std::vector<int>> sub_cpus = {};   // one list for each SUB child, or none at all
   std::vector<std::vector<int>> chip_cpus = {};  // one list for each chip, or none at all
-  StartMethod start = StartMethod::kFork;
+  StartMethod start = StartMethod::kAuto;
   bool allow_threads = false;  // fork although other threads exist; see the user guide
+  // With kExec and kAuto: the program that serves, by its path. Empty: the program itself, the
+  // environment's STRATA_CHILD_SERVER, or `strata` beside program or library.
+  std::string child_server = {};
   std::vector<std::string> library_path = {};  // folders where NativeImport finds its libraries
   std::vector<int> inherit_fds = {};           // descriptors that the children keep
   // A file that close() writes: what every process below this Worker did, and when; Perfetto opens
@@ -65,6 +80,11 @@ struct WorkerSpec {
   std::string timeline = {};
   // Of all processes below the topmost Worker, whose option alone counts.
   OutputSpec output = {};
+  // What ran in a child that is replaced has failed; what had not started waits for the next one. A
+  // chip starts empty: its device memory is lost. A replacement that ends before it is ready counts
+  // too; after the last one the child is lost for good.
+  Restart restart = Restart::kNever;
+  uint32_t restart_limit = 3;  // replacements of each child
   Limits limits = {};
   Timeouts timeouts = {};
   // Workers below this one, each of a smaller level; their ids are 0, 1, ... in this order, those

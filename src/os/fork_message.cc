@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "base/text.h"
 #include "os/socket_pair.h"
@@ -31,8 +33,14 @@ bool shape_of(ForkMessageType type, Shape& out) {
     case kKill:
       out = {ForkReceiver::kServer, 0, 0, 0};
       return true;
+    case kGreeting:
+      out = {ForkReceiver::kServer, kForkTextBytesMax, 1, 2};
+      return true;
+    case kInherit:
+      out = {ForkReceiver::kServer, kFds * sizeof(int32_t), 1, kFds};
+      return true;
     case kHello:
-      out = {ForkReceiver::kParent, 0, 0, 1};
+      out = {ForkReceiver::kParent, kForkTextBytesMax, 0, 1};
       return true;
     case kStarted:
       out = {ForkReceiver::kParent, 0, 1, 1};
@@ -54,6 +62,21 @@ bool shape_of(ForkMessageType type, Shape& out) {
 
 Error corrupt(std::string what) {
   return Error(Code::kCorrupt, Scope::kProcess, "fork server protocol: " + what);
+}
+
+template <size_t N>
+void put_text(char (&out)[N], std::string_view text) {
+  std::memcpy(out, text.data(), std::min(text.size(), N - 1));
+}
+
+// Bytes of another process: bounded, and only what prints.
+template <size_t N>
+std::string printable(const char (&text)[N]) {
+  std::string out;
+  for (size_t i = 0; i < N && text[i] != '\0'; ++i) {
+    out += text[i] >= 0x20 && text[i] < 0x7f ? text[i] : '?';
+  }
+  return out;
 }
 
 }  // namespace
@@ -98,6 +121,38 @@ Result<ForkMessage> parse_fork_message(ForkReceiver receiver, std::span<const st
                                static_cast<uint32_t>(header.type), fds_received, header.fds));
   }
   return out;
+}
+
+std::vector<std::byte> encode_fork_greeting(const ForkGreeting& greeting) {
+  std::vector<std::byte> out(sizeof greeting);
+  std::memcpy(out.data(), &greeting, sizeof greeting);
+  return out;
+}
+
+Result<ForkGreeting> decode_fork_greeting(std::span<const std::byte> payload) {
+  constexpr size_t kNeverMoves = offsetof(ForkGreeting, program_device);
+  if (payload.size() < kNeverMoves) {
+    return corrupt(fmt::format("a greeting of {} bytes, at least {}", payload.size(), kNeverMoves));
+  }
+  ForkGreeting out;
+  std::memcpy(&out, payload.data(), std::min(payload.size(), sizeof out));
+  return out;
+}
+
+void put_identity(const ForkIdentity& identity, ForkGreeting* greeting) {
+  greeting->layout_id = identity.layout_id;
+  put_text(greeting->version, identity.version);
+  put_text(greeting->compiler, identity.compiler);
+}
+
+Result<void> check_greeting(const ForkGreeting& theirs, const ForkIdentity& ours,
+                            std::string_view who) {
+  if (theirs.layout_id == ours.layout_id) return {};
+  return Error(Code::kAbiMismatch, Scope::kProcess,
+               fmt::format("{} is of Strata {} ({}), layout id {:#018x}; this process is of Strata "
+                           "{} ({}), layout id {:#018x}: run both from one installation",
+                           who, printable(theirs.version), printable(theirs.compiler),
+                           theirs.layout_id, ours.version, ours.compiler, ours.layout_id));
 }
 
 }  // namespace strata::os

@@ -1,11 +1,13 @@
 // ForkMessage: what a ForkServer and its process say to each other, one message of a SeqPacket
-// each. Both are the same binary on one machine, so the header travels as it lies in memory; it is
-// checked all the same. Pure: no I/O. Any thread.
+// each. Both are on one machine, so the header travels as it lies in memory; it is checked all the
+// same. A server by exec may be of another installation: ForkGreeting says so before anything else
+// travels. Pure: no I/O. Any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,8 +20,12 @@ enum class ForkMessageType : uint32_t {
   kSpawn = 1,      // payload: the spec; descriptors: the child's
   kSubServer = 2,  // one descriptor: the new server's end of its socket
   kKill = 3,       // SIGKILL to the child of that spawn, if it lives
+  kGreeting = 4,   // by exec, the first of all: a ForkGreeting; descriptors: the owner's pidfd, and
+                   // where this socket only brings the start, the server's own
+  kInherit = 5,    // by exec: numbers (int32), and the descriptors that get them
   // to the parent
-  kHello = 16,        // the server stands; a sub-server sends its own pidfd along
+  // the server stands; a sub-server sends its own pidfd along, one by exec its ForkGreeting
+  kHello = 16,
   kStarted = 17,      // one descriptor: the child's pidfd
   kSpawnFailed = 18,  // payload: text. As the first message: the server could not be set up
   kExited = 19,
@@ -43,6 +49,31 @@ struct ForkHeader {
 };
 static_assert(sizeof(ForkHeader) == 32);
 
+// What both ends must agree on. `layout_id` covers the bytes of mailboxes and specs; the texts are
+// for the words of a refusal. Any thread.
+struct ForkIdentity {
+  uint64_t layout_id = 0;
+  std::string version;
+  std::string compiler;
+};
+
+// The fields up to `compiler` never move, so that any two versions can say why they part.
+struct ForkGreeting {
+  uint64_t layout_id = 0;
+  char version[32] = {};
+  char compiler[64] = {};
+  uint64_t program_device = 0, program_inode = 0;  // of the executable that says it
+  uint64_t ignored_signals = 0;                    // bit s - 1: signal s, in the children
+  int32_t owner = 0;                               // pid, for the texts
+  uint32_t inherit_fds = 0;                        // that kInherit messages bring
+  uint32_t children_max = 0;
+  uint32_t flags = 0;
+  static constexpr uint32_t kAllowThreads = 1;  // fork although the server has other threads
+  static constexpr uint32_t kSubServer = 2;     // hello comes with the pidfd
+  static constexpr uint32_t kChild = 4;         // no server: one kSpawn follows, which it becomes
+};
+static_assert(sizeof(ForkGreeting) == 144);
+
 struct ForkMessage {
   ForkHeader header;
   std::span<const std::byte> payload;  // of the bytes that were parsed
@@ -62,5 +93,14 @@ std::vector<std::byte> encode_fork_message(ForkHeader header, std::string_view t
 // header's number only where `fds_lost`.
 Result<ForkMessage> parse_fork_message(ForkReceiver receiver, std::span<const std::byte> bytes,
                                        size_t fds_received, bool fds_lost);
+
+std::vector<std::byte> encode_fork_greeting(const ForkGreeting& greeting);
+// `payload` of a kGreeting or kHello; fields that a shorter one lacks are zero. kCorrupt where it
+// has not even the fields that never move.
+Result<ForkGreeting> decode_fork_greeting(std::span<const std::byte> payload);
+void put_identity(const ForkIdentity& identity, ForkGreeting* greeting);
+// kAbiMismatch in words where `theirs` is of another layout. `who` is "the child server FILE".
+Result<void> check_greeting(const ForkGreeting& theirs, const ForkIdentity& ours,
+                            std::string_view who);
 
 }  // namespace strata::os

@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "os/clock.h"
+#include "os/fork_hello.h"
 #include "os/fork_message.h"
 #include "os/fork_server_loop.h"
 #include "os/system_error.h"
@@ -26,120 +27,15 @@ extern char** environ;
 namespace strata::os {
 namespace {
 
-constexpr base::Duration kStartMax = base::Duration::from_s(30);
 constexpr base::Duration kSendMax = base::Duration::from_s(5);
 constexpr base::Duration kGoneMax = base::Duration::from_s(1);
 constexpr base::Duration kDestructorGrace = base::Duration::from_s(1);
 constexpr base::Duration kAfterKillMax = base::Duration::from_s(5);
-constexpr std::string_view kExecArgument = "--strata-fork-server=";
 
 static_assert(ForkServer::kSpecBytesMax == kForkSpecBytesMax);
 
 Error invalid(std::string what) {
   return Error(Code::kInvalidArgument, Scope::kCall, "fork server: " + what);
-}
-
-Result<void> check_inherited(const std::vector<int>& fds) {
-  if (fds.size() > ForkServer::kInheritFdsMax) {
-    return invalid(fmt::format("{} descriptors to inherit, at most {}", fds.size(),
-                               ForkServer::kInheritFdsMax));
-  }
-  for (const int fd : fds) {
-    if (fd < 0 || ::fcntl(fd, F_GETFD) < 0) return invalid(fmt::format("no descriptor {}", fd));
-  }
-  return {};
-}
-
-// A child that was never handed out: ends and takes it.
-void kill_and_reap(pid_t pid) {
-  ::kill(pid, SIGKILL);
-  siginfo_t info{};
-  while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0 && errno == EINTR) {
-  }
-}
-
-struct Hello {
-  int pid = 0;
-  Fd pidfd = {};
-};
-
-// The first message of a new server.
-Result<Hello> await_hello(const SeqPacket& channel) {
-  STRATA_ASSIGN(const bool readable, channel.wait(POLLIN, kStartMax));
-  if (!readable) {
-    return Error(Code::kDeadline, Scope::kProcess,
-                 fmt::format("the fork server does not stand after {} s", kStartMax.seconds()));
-  }
-  std::array<std::byte, sizeof(ForkHeader) + kForkTextBytesMax> buffer;
-  STRATA_ASSIGN(std::optional<SeqMessage> got, channel.receive(buffer));
-  if (!got.has_value() || got->end) {
-    return Error(Code::kSystem, Scope::kProcess,
-                 "the fork server ended before it stood, or had no descriptor left");
-  }
-  STRATA_ASSIGN(const ForkMessage message,
-                parse_fork_message(ForkReceiver::kParent, std::span(buffer).first(got->bytes),
-                                   got->fds.size(), got->fds_lost));
-  if (message.header.type == ForkMessageType::kSpawnFailed) {
-    return Error(Code::kSystem, Scope::kProcess,
-                 fmt::format("the fork server cannot start: {}", message.text()));
-  }
-  if (got->fds_lost) {
-    return Error(Code::kResourceExhausted, Scope::kProcess,
-                 "no room for the fork server's pidfd in this process (ulimit -n)");
-  }
-  if (message.header.type != ForkMessageType::kHello) {
-    return Error(Code::kCorrupt, Scope::kProcess, "the fork server does not begin with its hello");
-  }
-  Hello out{.pid = message.header.pid};
-  if (!got->fds.empty()) out.pidfd = std::move(got->fds.front());
-  return out;
-}
-
-// "<channel>,<owner>[,<inherited>...]" -> the numbers; empty where it is anything else.
-std::vector<int> parse_numbers(std::string_view text) {
-  std::vector<int> out;
-  while (out.size() <= ForkServer::kInheritFdsMax + 2) {
-    int fd = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fd);
-    if (error != std::errc() || fd < 0) return {};
-    out.push_back(fd);
-    text.remove_prefix(static_cast<size_t>(end - text.data()));
-    if (text.empty()) return out;
-    if (text.front() != ',') return {};
-    text.remove_prefix(1);
-  }
-  return {};
-}
-
-// posix_spawn: safe in a process with threads, and it tells here why exec failed.
-Result<pid_t> spawn_program(const std::vector<std::string>& argv, const std::vector<int>& fds) {
-  std::vector<char*> raw;
-  for (const std::string& arg : argv) raw.push_back(const_cast<char*>(arg.c_str()));
-  raw.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  sigset_t none;
-  sigemptyset(&none);
-  int error = ::posix_spawn_file_actions_init(&actions);
-  if (error != 0) return system_error("start the fork server", error);
-  error = ::posix_spawnattr_init(&attributes);
-  if (error == 0) {
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    ::posix_spawnattr_setsigmask(&attributes, &none);
-    ::posix_spawnattr_setpgroup(&attributes, 0);
-    // A descriptor duplicated onto itself stays open across the exec.
-    for (const int fd : fds) {
-      if (error == 0) error = ::posix_spawn_file_actions_adddup2(&actions, fd, fd);
-    }
-    pid_t pid = -1;
-    if (error == 0) error = ::posix_spawn(&pid, raw[0], &actions, &attributes, raw.data(), environ);
-    ::posix_spawnattr_destroy(&attributes);
-    ::posix_spawn_file_actions_destroy(&actions);
-    if (error == 0) return pid;
-  } else {
-    ::posix_spawn_file_actions_destroy(&actions);
-  }
-  return system_error(fmt::format("start the fork server by exec of '{}'", argv[0]), error);
 }
 
 }  // namespace
@@ -172,51 +68,8 @@ Result<std::unique_ptr<ForkServer>> ForkServer::start(const ForkServerOptions& o
   }
   // From here on the destructor ends and reaps it.
   std::unique_ptr<ForkServer> server(new ForkServer(std::move(ends.first), std::move(*pidfd), pid));
-  STRATA_TRY(await_hello(server->channel_));
+  STRATA_TRY(await_hello(server->channel_, kStartMax));
   return server;
-}
-
-Result<std::unique_ptr<ForkServer>> ForkServer::start_exec(const std::vector<std::string>& argv,
-                                                           const std::vector<int>& inherit_fds) {
-  if (argv.empty()) return invalid("no program to run");
-  STRATA_TRY(check_inherited(inherit_fds));
-  STRATA_ASSIGN(const PidFd owner, PidFd::open(::getpid()));
-  STRATA_ASSIGN(auto ends, SeqPacket::pair());
-  std::vector<int> fds = {ends.second.fd(), owner.fd()};
-  fds.insert(fds.end(), inherit_fds.begin(), inherit_fds.end());
-  std::vector<std::string> full = argv;
-  full.push_back(fmt::format("{}{}", kExecArgument, fmt::join(fds, ",")));
-  STRATA_ASSIGN(const pid_t pid, spawn_program(full, fds));
-  ends.second.close();
-  Result<PidFd> pidfd = PidFd::open(pid);
-  if (!pidfd.ok()) {
-    kill_and_reap(pid);
-    return std::move(pidfd).error();
-  }
-  std::unique_ptr<ForkServer> server(new ForkServer(std::move(ends.first), std::move(*pidfd), pid));
-  STRATA_TRY(await_hello(server->channel_));
-  return server;
-}
-
-std::optional<int> ForkServer::serve_if_asked(int argc, char** argv, ChildMain child_main) {
-  if (argc < 2) return std::nullopt;
-  std::string_view last(argv[argc - 1]);
-  if (!last.starts_with(kExecArgument)) return std::nullopt;
-  last.remove_prefix(kExecArgument.size());
-  const std::vector<int> fds = parse_numbers(last);
-  if (fds.size() < 2 || child_main == nullptr) {
-    std::fprintf(stderr, "strata: malformed argument %s\n", argv[argc - 1]);
-    return EXIT_FAILURE;
-  }
-  for (const int fd : {fds[0], fds[1]}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  sigset_t all;
-  sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, nullptr);
-  ForkServerConfig config{.child_main = child_main,
-                          .inherit_fds = {fds.begin() + 2, fds.end()},
-                          .owner_pidfd = fds[1],
-                          .ignored = ignored_signals()};
-  return ForkServerLoop(std::move(config), SeqPacket::adopt(Fd(fds[0]))).run(false);
 }
 
 Result<std::unique_ptr<ForkServer>> ForkServer::start_sub_server() {
@@ -225,12 +78,14 @@ Result<std::unique_ptr<ForkServer>> ForkServer::start_sub_server() {
   const int end = ends.second.fd();
   STRATA_TRY(send({.type = ForkMessageType::kSubServer, .fds = 1}, {}, {&end, 1}));
   ends.second.close();
-  STRATA_ASSIGN(Hello hello, await_hello(ends.first));
+  STRATA_ASSIGN(Hello hello, await_hello(ends.first, kStartMax));
   if (!hello.pidfd.valid()) {
     return Error(Code::kCorrupt, Scope::kProcess, "a further fork server came without its pidfd");
   }
-  return std::unique_ptr<ForkServer>(
+  std::unique_ptr<ForkServer> server(
       new ForkServer(std::move(ends.first), PidFd::adopt(std::move(hello.pidfd)), hello.pid));
+  server->same_program_ = same_program_;
+  return server;
 }
 
 ForkServer::~ForkServer() {

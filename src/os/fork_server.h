@@ -31,7 +31,9 @@
 
 namespace strata::os {
 
+struct ForkGreeting;
 struct ForkHeader;
+struct ForkIdentity;
 struct ForkMessage;
 
 // What a child's main gets. It runs in the child: one thread, a process group of its own, no signal
@@ -51,6 +53,16 @@ struct ForkServerOptions {
   ChildMain child_main = nullptr;
   std::vector<int> inherit_fds;
   size_t children_max = 1024;  // alive at once, for each server
+};
+
+// For a server by exec.
+struct ExecServerOptions {
+  std::string program;    // a path; "/proc/self/exe" too
+  std::string name = {};  // argv[0], what `ps` shows until it serves; empty: `program`
+  std::vector<int> inherit_fds = {};
+  size_t children_max = 1024;
+  bool allow_threads = false;  // it forks its children even where it has other threads
+  base::Duration start_max = base::Duration::from_s(30);
 };
 
 struct ServerEvent {
@@ -79,16 +91,20 @@ class ForkServer {
   // Forks this process's server. Call while single-threaded: that check is the caller's
   // (fork_hazards). Returns when the server stands.
   static Result<std::unique_ptr<ForkServer>> start(const ForkServerOptions& options);
-  // The same by exec, for a process that must not fork plainly: runs `argv` (argv[0] a path) with
-  // one more argument, and that program's main begins with serve_if_asked().
-  static Result<std::unique_ptr<ForkServer>> start_exec(const std::vector<std::string>& argv,
-                                                        const std::vector<int>& inherit_fds);
+  // The same by exec, for a process that must not fork plainly: posix_spawn of a program whose main
+  // begins with serve_if_asked(). It gets one descriptor, its socket; all others travel through
+  // that. kAbiMismatch in words where its identity is another one.
+  //
+  // Where the server has other threads before its main begins (a library's), it starts its children
+  // and further servers by exec of itself as well, unless `allow_threads`.
+  static Result<std::unique_ptr<ForkServer>> start_exec(const ExecServerOptions& options,
+                                                        const ForkIdentity& identity);
   // In a program that start_exec runs: serves until the end and gives the exit status for main.
-  // None where the last argument does not ask for it. `child_main` is used, inherit_fds come by
-  // argv.
-  static std::optional<int> serve_if_asked(int argc, char** argv, ChildMain child_main);
+  // None where the arguments do not ask for it. First of all in main.
+  static std::optional<int> serve_if_asked(int argc, char** argv, ChildMain child_main,
+                                           const ForkIdentity& identity);
 
-  // One more server, forked by this one, for another Worker of this process. It outlives this one;
+  // One more server, made by this one, for another Worker of this process. It outlives this one;
   // shut it down first all the same, so that this one reaps it.
   Result<std::unique_ptr<ForkServer>> start_sub_server();
 
@@ -109,6 +125,8 @@ class ForkServer {
   Result<std::optional<ServerEvent>> next_event();
   int pid() const { return pid_; }
   bool alive() const { return channel_.fd() >= 0; }
+  // It is this very program: one by fork always, one by exec where the executable is the same.
+  bool same_program() const { return same_program_; }
 
   // Closes; the server kills and reaps the children that are left, and ends. Waits for it at most
   // `grace`, then kills it. Events not yet taken are lost. Again: does nothing.
@@ -126,6 +144,7 @@ class ForkServer {
   SeqPacket channel_;
   PidFd pidfd_;
   int pid_ = 0;
+  bool same_program_ = true;
   std::string last_words_;  // why the server said that it leaves
   std::set<uint64_t>
       unwanted_;  // started, but this process had no room for the pidfd: being killed

@@ -16,7 +16,9 @@
 
 #include "base/result.h"
 #include "os/clock.h"
+#include "os/exec_start.h"
 #include "os/pid_fd.h"
+#include "os/start_step.h"
 #include "os/system_error.h"
 
 namespace strata::os {
@@ -104,8 +106,21 @@ IgnoredSignals ignored_signals() {
   return out;
 }
 
+uint64_t mask_of(const IgnoredSignals& ignored) {
+  uint64_t mask = 0;
+  for (int s = 1; s < NSIG; ++s) mask |= uint64_t{ignored[s]} << (s - 1);
+  return mask;
+}
+
+IgnoredSignals signals_of(uint64_t mask) {
+  IgnoredSignals out{};
+  for (int s = 1; s < NSIG; ++s) out[s] = (mask >> (s - 1) & 1) != 0;
+  return out;
+}
+
 int ForkServerLoop::run(bool hello_with_pidfd) {
   Result<void> ready = settle();
+  start_step(hello_with_pidfd ? "sub-settled" : "settled");
   if (ready.ok()) ready = say_hello(hello_with_pidfd);
   if (!ready.ok()) {
     const ForkHeader header{.type = ForkMessageType::kSpawnFailed};
@@ -113,6 +128,7 @@ int ForkServerLoop::run(bool hello_with_pidfd) {
     (void)channel_.send(encode_fork_message(header, ready.error().message()), {});
     return EXIT_FAILURE;
   }
+  start_step(hello_with_pidfd ? "sub-hello" : "hello");
   serve();
   end_children();
   return EXIT_SUCCESS;
@@ -157,7 +173,7 @@ Result<void> ForkServerLoop::say_hello(bool with_pidfd) {
     self = std::move(pidfd).take();
     header.fds = 1;
   }
-  queue(header, {}, std::move(self));
+  backlog_.push_back({encode_fork_message(header, config_.hello), std::move(self)});
   flush();
   return {};
 }
@@ -229,10 +245,11 @@ void ForkServerLoop::on_spawn(const ForkMessage& message, bool fds_lost, std::ve
       return fail(fmt::format("spawn id {} belongs to living process {}", spawn_id, pid));
     }
   }
-  std::fflush(nullptr);
+  start_step("spawn");
   const pid_t server = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid < 0) return fail(system_error("fork", errno).message());
+  const Result<pid_t> made = make_child(message, fds);
+  if (!made.ok()) return fail(made.error().message());
+  const pid_t pid = *made;
   if (pid == 0) run_child(server, message, std::move(fds));
   ::setpgid(pid, pid);  // here and in the child: whoever is first, it is done before kStarted
   Result<PidFd> pidfd = PidFd::open(pid);
@@ -246,6 +263,16 @@ void ForkServerLoop::on_spawn(const ForkMessage& message, bool fds_lost, std::ve
   children_.emplace(pid, Child{.spawn_id = spawn_id});
   queue({.type = ForkMessageType::kStarted, .spawn_id = spawn_id, .pid = pid, .fds = 1}, {},
         std::move(*pidfd).take());
+}
+
+Result<pid_t> ForkServerLoop::make_child(const ForkMessage& message, const std::vector<Fd>& fds) {
+  std::fflush(nullptr);
+  if (config_.exec_children) {
+    return exec_child(config_, encode_fork_message(message.header, message.payload), fds);
+  }
+  const pid_t pid = ::fork();
+  if (pid < 0) return system_error("fork", errno);
+  return pid;
 }
 
 void ForkServerLoop::run_child(pid_t server, const ForkMessage& message,
@@ -271,23 +298,32 @@ void ForkServerLoop::run_child(pid_t server, const ForkMessage& message,
   ::_exit(status);
 }
 
-void ForkServerLoop::on_sub_server(std::vector<Fd> fds) {
-  if (fds.empty()) return;  // lost on the way: its parent sees the end of the socket
-  SeqPacket channel = SeqPacket::adopt(std::move(fds.front()));
+Result<pid_t> ForkServerLoop::make_sub_server(const SeqPacket& channel) {
   std::fflush(nullptr);
+  if (config_.exec_children) return exec_sub_server(config_, channel);
   sigset_t all, before;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &before);
   const pid_t pid = ::fork();
-  if (pid == 0) ::_exit(ForkServerLoop(config_, std::move(channel)).run(true));
+  if (pid == 0) return pid;
   const int error = errno;
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) {
-    const std::string why = system_error("fork of a further server", error).message();
+  if (pid < 0) return system_error("fork of a further server", error);
+  return pid;
+}
+
+void ForkServerLoop::on_sub_server(std::vector<Fd> fds) {
+  if (fds.empty()) return;  // lost on the way: its parent sees the end of the socket
+  start_step("sub-server");
+  SeqPacket channel = SeqPacket::adopt(std::move(fds.front()));
+  const Result<pid_t> pid = make_sub_server(channel);
+  if (pid.ok() && *pid == 0) ::_exit(ForkServerLoop(config_, std::move(channel)).run(true));
+  if (!pid.ok()) {
+    const std::string& why = pid.error().message();
     (void)channel.send(encode_fork_message({.type = ForkMessageType::kSpawnFailed}, why), {});
     return;
   }
-  children_.emplace(pid, Child{.is_server = true});
+  children_.emplace(*pid, Child{.is_server = true});
 }
 
 void ForkServerLoop::on_kill(uint64_t spawn_id) {

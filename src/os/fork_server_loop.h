@@ -23,6 +23,9 @@ namespace strata::os {
 // server itself does with them.
 using IgnoredSignals = std::array<bool, NSIG>;
 IgnoredSignals ignored_signals();
+// As a mask, bit s - 1 for signal s, and back.
+uint64_t mask_of(const IgnoredSignals& ignored);
+IgnoredSignals signals_of(uint64_t mask);
 
 // The part that a server gives its sub-servers unchanged.
 struct ForkServerConfig {
@@ -31,6 +34,11 @@ struct ForkServerConfig {
   size_t children_max = ForkServerOptions().children_max;
   int owner_pidfd = -1;  // of the process whose end is this server's end
   IgnoredSignals ignored{};
+  // Of a server by exec.
+  std::vector<std::byte> hello = {};  // payload of its hello
+  ForkIdentity identity = {};
+  int owner = 0;               // pid, for what `ps` shows
+  bool exec_children = false;  // it has other threads: what it starts comes by exec too
 };
 
 class ForkServerLoop {
@@ -44,6 +52,9 @@ class ForkServerLoop {
   // Says hello, serves, cleans up; the server's exit status. All signals are blocked when it is
   // called. Never returns in a child.
   int run(bool hello_with_pidfd);
+  // In a process that is to be a child of that server: never returns.
+  [[noreturn]] void run_child(pid_t server, const ForkMessage& message,
+                              std::vector<Fd> fds) noexcept;
 
  private:
   struct Child {
@@ -63,8 +74,9 @@ class ForkServerLoop {
   void on_spawn(const ForkMessage& message, bool fds_lost, std::vector<Fd> fds);
   void on_sub_server(std::vector<Fd> fds);
   void on_kill(uint64_t spawn_id);
-  [[noreturn]] void run_child(pid_t server, const ForkMessage& message,
-                              std::vector<Fd> fds) noexcept;
+  // 0 in the child, where it came by fork.
+  Result<pid_t> make_child(const ForkMessage& message, const std::vector<Fd>& fds);
+  Result<pid_t> make_sub_server(const SeqPacket& channel);
   void collect_statuses();
   void on_status(const siginfo_t& info);
   void queue(ForkHeader header, std::string_view text, Fd fd = Fd());

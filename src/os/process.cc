@@ -1,8 +1,10 @@
 #include "os/process.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -47,6 +49,17 @@ Result<int> thread_count() {
 
 void yield_core() {
   sched_yield();
+}
+
+bool fill_closed_stdio() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free number is this one, but for another thread that opens something just now.
+    const int opened = ::open("/dev/null", O_RDWR);
+    if (opened > 2) ::close(opened);
+    if (opened < 0) return false;
+  }
+  return true;
 }
 
 int cores_in_affinity_mask() {
@@ -98,25 +111,49 @@ std::string ForkHazards::to_string() const {
   return out;
 }
 
-Result<ForkHazards> fork_hazards() {
-  ForkHazards out;
-  STRATA_ASSIGN(const int threads, thread_count());
-  out.other_threads = std::max(threads - 1 - kSanitizerThreads, 0);
+namespace {
+
+// Of each line of /proc/self/maps that has a path: its addresses and the path. False where the
+// file cannot be read.
+template <class F>
+bool for_each_mapped_file(F&& fn) {
   std::FILE* maps = std::fopen("/proc/self/maps", "re");
-  if (maps == nullptr) return system_error("look for fork hazards: /proc/self/maps", errno);
+  if (maps == nullptr) return false;
   char* line = nullptr;
   size_t line_bytes = 0;
   for (ssize_t n; (n = ::getline(&line, &line_bytes, maps)) > 0;) {
     std::string_view text(line, static_cast<size_t>(n));
     if (text.ends_with('\n')) text.remove_suffix(1);
     const size_t slash = text.find('/');
+    unsigned long long begin = 0, end = 0;
     if (slash == std::string_view::npos) continue;
-    const std::string_view path = text.substr(slash);
-    if (out.python.empty() && is_python_path(path)) out.python = path;
-    if (out.ucx.empty() && is_ucx_module_path(path)) out.ucx = path;
+    if (std::sscanf(line, "%llx-%llx", &begin, &end) == 2) fn(begin, end, text.substr(slash));
   }
   std::free(line);
   std::fclose(maps);
+  return true;
+}
+
+}  // namespace
+
+std::string mapped_path(const void* address) {
+  std::string out;
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  for_each_mapped_file([&](uint64_t begin, uint64_t end, std::string_view path) {
+    if (wanted >= begin && wanted < end) out = path;
+  });
+  return out;
+}
+
+Result<ForkHazards> fork_hazards() {
+  ForkHazards out;
+  STRATA_ASSIGN(const int threads, thread_count());
+  out.other_threads = std::max(threads - 1 - kSanitizerThreads, 0);
+  const bool read = for_each_mapped_file([&out](uint64_t, uint64_t, std::string_view path) {
+    if (out.python.empty() && is_python_path(path)) out.python = path;
+    if (out.ucx.empty() && is_ucx_module_path(path)) out.ucx = path;
+  });
+  if (!read) return system_error("look for fork hazards: /proc/self/maps", errno);
   return out;
 }
 

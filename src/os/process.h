@@ -13,11 +13,18 @@ namespace strata::os {
 // Threads of this process, this one included.
 Result<int> thread_count();
 
+// Opens /dev/null as those of 0, 1 and 2 that are closed, so that nothing that is opened later
+// takes the place of stdin, stdout or stderr. False where that fails.
+bool fill_closed_stdio();
+
 // Cores that this thread may run on; at least one.
 int cores_in_affinity_mask();
 
 // Lets others run on this core; returns at once where nobody wants it.
 void yield_core();
+
+// The file that is mapped at that address, absolute; empty where there is none.
+std::string mapped_path(const void* address);
 
 // What makes a fork without exec unsafe.
 struct ForkHazards {

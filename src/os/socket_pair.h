@@ -25,6 +25,7 @@ class SeqPacket {
  public:
   static constexpr size_t kFdsMax = 16;
 
+  SeqPacket() = default;
   static Result<std::pair<SeqPacket, SeqPacket>> pair();
   static SeqPacket adopt(Fd fd) { return SeqPacket(std::move(fd)); }
 
@@ -40,6 +41,7 @@ class SeqPacket {
   // The other end reads the end from now on, also where a forked process still holds this one.
   void shut_down() const;
   int fd() const { return fd_.get(); }
+  Fd take() && { return std::move(fd_); }
   void close() { fd_.reset(); }
 
  private:

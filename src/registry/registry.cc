@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/fault.h"
 #include "base/result.h"
 
 namespace strata::registry {
@@ -66,6 +67,9 @@ Result<uint64_t> Registry::begin(const PreparePayload& callable, std::span<const
     entry.everywhere = false;
     entry.listed.clear();
   }
+  // A registration that fails leaves nothing: not even that later workers should have it.
+  const bool was_everywhere = entry.everywhere;
+  std::vector<uint32_t> was_listed = entry.listed;
   if (reach == Reach::kEverywhere) entry.everywhere = true;
   for (const auto& numbers : {workers, later}) {
     if (reach == Reach::kEverywhere) break;
@@ -75,7 +79,8 @@ Result<uint64_t> Registry::begin(const PreparePayload& callable, std::span<const
     }
   }
   const uint64_t id = ++last_transaction_;
-  open_ = Open{id, index, Phase::kPrepare, 0, {}, std::nullopt};
+  open_ =
+      Open{id, index, Phase::kPrepare, 0, {}, std::nullopt, was_everywhere, std::move(was_listed)};
   for (const uint32_t worker : workers) {
     // A pair in flight is a replay's: it ends committed, or the worker is not used.
     if (pair(entry, worker) != Pair::kNone) continue;
@@ -175,6 +180,9 @@ void Registry::advance_open() {
     case Phase::kAbort: {
       Error error = std::move(*open_->error);
       const uint32_t index = open_->index;
+      entries_[index].everywhere = open_->was_everywhere;
+      entries_[index].listed = std::move(open_->was_listed);
+      ++epoch_;
       close_open(std::move(error));
       drop_handle(index);
       break;
@@ -216,10 +224,18 @@ void Registry::fail_open(Error error) {
   open_->error = std::move(error);
   open_->phase = Phase::kAbort;
   open_->waiting = 0;
+  if (base::fault() == 10 && !open_->workers.empty()) forget_in_open(open_->workers.front());
   for (const uint32_t worker : open_->workers) {
     ++open_->waiting;
     ask(flights_.find({open_->id, worker}), Phase::kAbort);
   }
+}
+
+// Only for the deliberate fault 10: a worker is not told that what it has is aborted.
+void Registry::forget_in_open(uint32_t worker) {
+  erase_flight(flights_.find({open_->id, worker}));
+  set_pair(open_->index, worker, Pair::kNone);
+  std::erase(open_->workers, worker);
 }
 
 void Registry::on_transaction_reply(FlightIt it, const Reply& reply) {
@@ -237,6 +253,7 @@ void Registry::on_transaction_reply(FlightIt it, const Reply& reply) {
   } else {
     it->second.expects.reset();
     --open_->waiting;
+    if (base::fault() == 3) open_->waiting = 0;
   }
   if (open_->waiting == 0) advance_open();
 }
@@ -253,6 +270,18 @@ void Registry::lose_in_open(FlightIt it, std::string_view reason) {
             fmt::format("worker {} was lost while callable '{}' was being registered on it{}{}",
                         worker, entries_[index].name, reason.empty() ? "" : ": ", reason)));
   if (open_->waiting == 0) advance_open();
+}
+
+Result<std::vector<uint32_t>> Registry::activate(EntryRef ref) {
+  if (!visible(ref)) return why_unusable(ref);
+  Entry& entry = entries_[ref.index];
+  entry.payload = std::make_shared<const std::vector<std::byte>>(activated(*entry.payload));
+  std::vector<uint32_t> out;
+  for (uint32_t worker = 0; worker < entry.pairs.size(); ++worker) {
+    const Pair at = entry.pairs[worker];
+    if (at == Pair::kCommitted || at == Pair::kInFlight) out.push_back(worker);
+  }
+  return out;
 }
 
 // ---- unregistration -------------------------------------------------------------------------
@@ -514,63 +543,6 @@ void Registry::on_worker_lost(uint32_t number, std::string_view reason) {
   for (uint32_t index = 0; index < entries_.size(); ++index) maybe_free(index);
   // Last: it may end the transaction, which emits and frees on its own.
   if (in_open) lose_in_open(flights_.find({open_->id, number}), reason);
-}
-
-// ---- queries --------------------------------------------------------------------------------
-
-std::vector<uint32_t> Registry::usable_workers(EntryRef entry, uint32_t pool) const {
-  std::vector<uint32_t> out;
-  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-    if (workers_[worker].pool != pool || !worker_ready(worker) || !usable(entry, worker)) continue;
-    out.push_back(worker);
-  }
-  return out;
-}
-
-std::optional<Registry::Info> Registry::info(uint32_t index) const {
-  if (index >= entries_.size() || entries_[index].state == State::kFree) return std::nullopt;
-  const Entry& entry = entries_[index];
-  return Info{entry.digest,
-              entry.kind,
-              entry.name,
-              EntryRef{index, entry.generation},
-              entry.handles,
-              entry.references,
-              entry.state == State::kVisible};
-}
-
-std::optional<EntryRef> Registry::find(const model::Digest& digest, bool inner) const {
-  const auto it = by_key_.find({digest, inner});
-  if (it == by_key_.end() || entries_[it->second].state != State::kVisible) return std::nullopt;
-  return EntryRef{it->second, entries_[it->second].generation};
-}
-
-Error Registry::why_unusable(EntryRef ref, std::optional<uint32_t> worker) const {
-  const auto not_found = [](std::string text) {
-    return Error(Code::kNotFound, Scope::kCall, std::move(text));
-  };
-  if (ref.generation == 0 || ref.index >= entries_.size() ||
-      ref.generation > entries_[ref.index].generation) {
-    return not_found("a callable handle that this Worker never gave");
-  }
-  const Entry& entry = entries_[ref.index];
-  if (entry.generation != ref.generation || entry.state == State::kFree) {
-    return not_found("a callable handle whose callable was unregistered");
-  }
-  if (entry.state == State::kPreparing) {
-    return wrong_state(fmt::format("callable '{}' is still being registered", entry.name));
-  }
-  if (entry.state != State::kVisible) {
-    return not_found(fmt::format("callable '{}' was unregistered", entry.name));
-  }
-  if (worker && uncertain(ref.index, *worker)) {
-    return wrong_state(
-        fmt::format("callable '{}' failed to be taken back from worker {}, so it "
-                    "may not be used there until that worker is replaced",
-                    entry.name, *worker));
-  }
-  const std::string where = worker ? fmt::format("worker {}", *worker) : "every worker";
-  return not_found(fmt::format("callable '{}' is not registered on {}", entry.name, where));
 }
 
 }  // namespace strata::registry

@@ -43,8 +43,7 @@ class Registry {
   // `workers`: live_workers(), unless it is for some of them alone; one that is still being
   // replayed gets what was there when it came, and what names it.
   // kEverywhere: later workers that can run its kind get it too; kListed: those alone that were
-  // ever listed for it, `later` among them, which are not there yet. One that is `inner` is an
-  // entry of its own beside that of its digest.
+  // ever listed, `later` among them. An inner one is an entry beside that of its digest.
   enum class Reach : uint8_t { kEverywhere, kListed };
   Result<uint64_t> begin(const PreparePayload& callable, std::span<const uint32_t> workers,
                          Reach reach = Reach::kEverywhere, std::span<const uint32_t> later = {});
@@ -52,10 +51,14 @@ class Registry {
   std::optional<Result<EntryRef>> take_outcome() { return std::exchange(outcome_, std::nullopt); }
   bool open() const { return open_.has_value(); }
 
+  // An inactive inner entry, of PreparePayload::inactive, is active for workers that come from here
+  // on. The workers that have it already, or are about to: the caller tells them.
+  Result<std::vector<uint32_t>> activate(EntryRef entry);
+
   // One handle less. The last one makes a tombstone: no submit may use it, tasks that hold it run.
   Result<void> unregister(EntryRef entry);
-  // True once no reply is awaited for an unregistered entry any more. Uncertain pairs may be left:
-  // they keep the index taken until their workers are lost.
+  // No reply is awaited for an unregistered entry any more. Uncertain pairs may be left: they keep
+  // the index taken until their workers are lost.
   bool settled(EntryRef entry) const;
   // True once nothing of that registration is left anywhere: the index is free or reused.
   bool gone(EntryRef entry) const;
@@ -96,7 +99,7 @@ class Registry {
   }
   void release(uint32_t index);
 
-  // ---- queries, plain array accesses ---------------------------------------------------------
+  // ---- queries, plain array accesses (registry_queries.cc) -----------------------------------
   bool visible(EntryRef entry) const {
     return entry.index < entries_.size() && entries_[entry.index].generation == entry.generation &&
            entries_[entry.index].state == State::kVisible;
@@ -111,6 +114,8 @@ class Registry {
     return visible(entry) && entries_[entry.index].everywhere &&
            entries_[entry.index].ready_count[pool] == ready_count_[pool];
   }
+  // A worker of these kinds that is replayed to, under that number, gets it.
+  bool will_have(EntryRef entry, uint32_t worker, uint32_t kinds) const;
   // The ready workers of the pool that it is usable on, in rising order.
   std::vector<uint32_t> usable_workers(EntryRef entry, uint32_t pool) const;
   // Changes whenever an answer of the two above may change.
@@ -119,8 +124,7 @@ class Registry {
   bool present(uint32_t index, uint32_t worker) const {
     return index < entries_.size() && pair(entries_[index], worker) == Pair::kCommitted;
   }
-  // An ABORT or UNREGISTER there was not answered with success: unusable there until the worker is
-  // lost.
+  // An ABORT or UNREGISTER was not answered with success: unusable there until the worker is lost.
   bool uncertain(uint32_t index, uint32_t worker) const {
     return index < entries_.size() && pair(entries_[index], worker) == Pair::kUncertain;
   }
@@ -151,7 +155,6 @@ class Registry {
   enum class Pair : uint8_t { kNone, kInFlight, kCommitted, kUncertain };
   enum class WorkerState : uint8_t { kUnknown, kReplaying, kReady, kFailed };
   enum class Purpose : uint8_t { kTransaction, kReplay, kRemoval };
-
   using Key = std::pair<model::Digest, bool>;  // and whether it is an inner one
   struct Entry {
     State state = State::kFree;
@@ -193,6 +196,8 @@ class Registry {
     uint32_t waiting;  // flights that expect a reply
     std::vector<uint32_t> workers;
     std::optional<Error> error;
+    bool was_everywhere;  // before it
+    std::vector<uint32_t> was_listed;
   };
 
   static Pair pair(const Entry& entry, uint32_t worker) {
@@ -212,6 +217,7 @@ class Registry {
   void erase_flight(FlightIt it);
   void advance_open();
   void fail_open(Error error);
+  void forget_in_open(uint32_t worker);
   void commit_open();
   void close_open(Result<EntryRef> outcome);
   void on_transaction_reply(FlightIt it, const Reply& reply);

@@ -15,6 +15,7 @@ Result<std::unique_ptr<Chip>> Chip::open(ChipSpec spec, const WorkerSpec& proces
   one.chip = std::move(spec);
   one.start = process.start;
   one.allow_threads = process.allow_threads;
+  one.child_server = process.child_server;
   one.inherit_fds = process.inherit_fds;
   one.output = process.output;
   one.limits = process.limits;

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "engine/core.h"
 #include "os/build_id.h"
+#include "runtime/child_server.h"
 
 namespace strata::runtime {
 namespace {
@@ -24,6 +25,9 @@ Executor::Executor(std::vector<model::MappedSegment> segments, std::string path,
 
 uint32_t Executor::control(uint32_t command, std::span<const std::byte> request,
                            std::string* text) {
+  if (command == static_cast<uint32_t>(engine::Command::kAddChildren)) {
+    return add_children(request, text);
+  }
   base::ByteReader in(request);
   in.get<uint64_t>();  // the transaction: this table needs to know only what is prepared
   registry::EntryRef ref;
@@ -41,6 +45,15 @@ uint32_t Executor::control(uint32_t command, std::span<const std::byte> request,
   return static_cast<uint32_t>(done.error().code());
 }
 
+uint32_t Executor::add_children(std::span<const std::byte> request, std::string* text) {
+  const Result<std::string> added =
+      inner_ != nullptr ? inner_->add_children(request)
+                        : Result<std::string>(at_call(
+                              Code::kUnsupported, fmt::format("{} is no Worker", frame_.path())));
+  *text = added ? *added : added.error().to_string();
+  return added ? 0 : static_cast<uint32_t>(added.error().code());
+}
+
 Result<void> Executor::apply(engine::Command command, registry::EntryRef ref,
                              std::span<const std::byte> payload) {
   Entry& entry = entries_[ref.index];
@@ -54,6 +67,11 @@ Result<void> Executor::apply(engine::Command command, registry::EntryRef ref,
       if (entry.inner) STRATA_TRY(inner_->commit(ref));
       entry.committed = true;
       return {};
+    case engine::Command::kActivate:
+      if (entry.generation != ref.generation || !entry.inner) {
+        return at_call(Code::kWrongState, "an activation of what was not prepared");
+      }
+      return inner_->activate(ref);
     case engine::Command::kAbort:
     case engine::Command::kUnregister: {
       if (entry.generation != ref.generation) return {};
@@ -94,8 +112,16 @@ Result<strata_entry> Executor::resolve(const registry::PreparePayload& payload) 
     return at_call(Code::kUnsupported, fmt::format("'{}' is a chip callable, and {} is no chip",
                                                    payload.name, frame_.path()));
   }
-  STRATA_ASSIGN(const void* const address, os::code_at(local->build_id, local->offset));
-  return reinterpret_cast<strata_entry>(const_cast<void*>(address));
+  const Result<const void*> address = os::code_at(local->build_id, local->offset);
+  if (!address) {
+    const std::string by = served_program();
+    if (by.empty()) return address.error();
+    return at_call(address.error().code(),
+                   fmt::format("{}: this child comes from {} by exec, which has the functions of "
+                               "its own program and of the libraries that it is linked with",
+                               address.error().message(), by));
+  }
+  return reinterpret_cast<strata_entry>(const_cast<void*>(*address));
 }
 
 Result<void*> Executor::load(const registry::PreparePayload& payload,

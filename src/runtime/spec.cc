@@ -15,9 +15,10 @@
 namespace strata::runtime {
 namespace {
 
-constexpr int kChildrenMax = 1024;
+constexpr uint32_t kRestartsMax = 1'000'000;
 // The rest is for a path and the heaps.
 constexpr size_t kWorkerSpecBytesMax = os::ForkServer::kSpecBytesMax - 5 * 1024;
+constexpr size_t kPathBytesMax = 4096;
 constexpr uint32_t kTableMax = 1u << 24;        // entries; a child refuses callables beyond it
 constexpr uint64_t kHeapBytesMax = 1ull << 46;  // half of a process's addresses
 
@@ -60,6 +61,10 @@ Result<void> check_limits(const Limits& limits) {
   return Error(Code::kUnsupported, Scope::kCall,
                "Limits::huge_pages kExplicit: this host has no pool of huge pages; vm.nr_hugepages "
                "makes one");
+}
+
+bool has_chips(const WorkerSpec& spec) {
+  return spec.chips > 0 || std::any_of(spec.workers.begin(), spec.workers.end(), &has_chips);
 }
 
 Result<void> check_cpu_lists(const WorkerSpec& spec) {
@@ -109,7 +114,7 @@ Result<void> check_cpus(const WorkerSpec& spec, std::span<const int> allowed) {
 }
 
 Result<void> check_spec(const WorkerSpec& spec) {
-  if (spec.level < 3 || spec.level > 6) {
+  if (spec.level < kLowestLevel || spec.level > 6) {
     return refuse(fmt::format("WorkerSpec::level is 3 to 6, not {}", spec.level));
   }
   if (spec.sub_workers < 0 || spec.sub_workers > kChildrenMax) {
@@ -135,8 +140,19 @@ Result<void> check_spec(const WorkerSpec& spec) {
                     "{} sub_workers",
                     kChildrenMax, spec.workers.size(), spec.sub_workers));
   }
-  if (spec.start != StartMethod::kInline && spec.start != StartMethod::kFork) {
-    return refuse("WorkerSpec::start is kInline or kFork");
+  if (spec.start < StartMethod::kInline || spec.start > StartMethod::kAuto) {
+    return refuse("WorkerSpec::start is kInline, kFork, kExec or kAuto");
+  }
+  if (spec.child_server.size() > kPathBytesMax) {
+    return refuse(fmt::format("WorkerSpec::child_server has {} bytes, at most {}",
+                              spec.child_server.size(), kPathBytesMax));
+  }
+  if (spec.restart != Restart::kNever && spec.restart != Restart::kOnFailure) {
+    return refuse("WorkerSpec::restart is kNever or kOnFailure");
+  }
+  if (spec.restart_limit > kRestartsMax) {
+    return refuse(fmt::format("WorkerSpec::restart_limit is 0 to {}, not {}", kRestartsMax,
+                              spec.restart_limit));
   }
   if (spec.output.mode != OutputMode::kForward && spec.output.mode != OutputMode::kInherit &&
       spec.output.mode != OutputMode::kDiscard) {
@@ -146,6 +162,11 @@ Result<void> check_spec(const WorkerSpec& spec) {
     return refuse("WorkerSpec::output.on_line takes lines in the mode kForward alone");
   }
   STRATA_TRY(check_cpu_lists(spec));
+  if (spec.limits.huge_pages == HugePages::kExplicit && has_chips(spec)) {
+    return refuse(
+        "Limits::huge_pages kExplicit for a Worker with chips below it: a chip maps host memory by "
+        "ordinary pages");
+  }
   STRATA_TRY(check_limits(spec.limits));
   for (const int fd : spec.inherit_fds) {
     if (fd >= 0) continue;

@@ -98,15 +98,25 @@ Result<registry::PreparePayload> WorkerCore::payload_of(const Callable& callable
   return payload;
 }
 
+int WorkerCore::child_count() {
+  return front_->look([this](const engine::Core&) {
+    if (roster_.size() > 0 && spec_.start != StartMethod::kInline) {
+      return static_cast<int>(roster_.size());
+    }
+    return static_cast<int>(spec_.workers.size()) + spec_.chips + spec_.sub_workers;
+  });
+}
+
 Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
                                                      const std::vector<int>& workers) {
   if (life_ == Life::kClosed || life_ == Life::kClosing) {
     return refuse(Code::kWrongState, "register_callable of a closed Worker");
   }
   STRATA_ASSIGN(const registry::PreparePayload payload, payload_of(callable));
+  STRATA_TRY(may_register(payload));
   std::vector<uint32_t> listed;
+  const int count = workers.empty() ? 0 : child_count();
   for (const int worker : workers) {
-    const int count = static_cast<int>(next_count()) + spec_.sub_workers;
     if (worker < 0 || worker >= count) {
       return refuse(Code::kNotFound,
                     fmt::format("register_callable on worker {}: {} has the workers 0 to {}",
@@ -115,6 +125,7 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
     listed.push_back(static_cast<uint32_t>(worker));
   }
   STRATA_ASSIGN(const registry::EntryRef entry, register_with_blob(callable, payload, listed));
+  note_local_function(payload, entry);
   return CallableHandle{
       model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor))),
       model::kind_of(payload.descriptor),

@@ -12,6 +12,7 @@
 #include "os/fd.h"
 #include "os/system_error.h"
 #include "runtime/worker_core.h"
+#include "runtime/worker_core_inl.h"
 
 namespace strata {
 namespace {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "runtime/chip_executor.h"
 #include "runtime/executor.h"
 #include "runtime/inner_worker.h"
+#include "runtime/roster.h"
 #include "runtime/task_trace.h"
 #include "runtime/thread_world.h"
 #include "runtime/timeline.h"
@@ -34,6 +36,7 @@ struct WorkerPlace {
   // Of the root; null: none. It outlives this Worker.
   const runtime::Timeline* timeline = nullptr;
   std::string root_path = {};  // of a root that is not "L4"
+  int output_above = -1;       // wakes who reads this process's output; -1: nobody does
 };
 
 class WorkerCore {
@@ -63,13 +66,17 @@ class WorkerCore {
   Result<void> unregister_callable(const CallableHandle& handle);
   Result<InnerReceipt> register_inner(const Callable& callable, const std::vector<int>& workers);
   Result<void> unregister_inner(const InnerReceipt& receipt);
-  Result<int> add_worker(WorkerSpec child);
+  StartReport start_report() const;
+  // The worker ids of the new children, which are ready.
+  Result<std::vector<int>> add_children(runtime::ChildOrder order);
 
   // --- for the half that a Worker above drives (runtime/inner_worker.h).
   const std::string& path() const { return path_; }
   uint64_t uid_high() const { return core_->options().uid_high; }
   const WorkerSpec& spec() const { return spec_; }
   Result<registry::EntryRef> register_payload(registry::PreparePayload payload);
+  // Until every Worker below that has it has answered, or is lost.
+  Result<void> activate_and_wait(registry::EntryRef entry);
   // Until it is gone everywhere; an Error where a worker did not confirm that.
   Result<void> unregister_and_wait(registry::EntryRef entry);
   // Opens a run whose tasks may use `args`; the calling thread is its orchestration function. While
@@ -128,11 +135,21 @@ class WorkerCore {
 
   WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap, os::SharedRegion hub,
              std::unique_ptr<runtime::Timeline> timeline);
-  uint32_t worker_count() const { return static_cast<uint32_t>(spec_.workers.size()); }
+  // Their ids are below this one.
   uint32_t chip_count() const { return static_cast<uint32_t>(spec_.chips); }
-  // Workers or chips: their ids are below this one, those of SUB children from here on.
-  uint32_t next_count() const { return worker_count() + chip_count(); }
-  std::vector<Worker::Child> children(uint32_t begin, uint32_t end);
+  std::vector<Worker::Child> children(engine::Pool pool);
+  Worker::Child child(const engine::Core& core, uint32_t worker) const;
+  Result<std::vector<int>> add_before_init(runtime::ChildOrder order);
+  Result<std::vector<int>> add_here(const runtime::ChildOrder& order);
+  Result<void> skip_id();
+  Result<std::vector<int>> forward(runtime::ChildOrder order);
+  Result<std::vector<uint32_t>> spawn_late(
+      engine::Core& core, const runtime::RosterEntry& entry,
+      std::vector<std::unique_ptr<engine::WorkerEndpoint>> endpoints);
+  std::optional<Error> await_late(const std::vector<uint32_t>& added, uint32_t limit_ms);
+  std::vector<uint32_t> workers_below();
+  // Worker ids that there are, or will be once init has made them.
+  int child_count();
   std::vector<model::MappedSegment> segments() const;
   engine::WorkerCaps caps_of(uint32_t worker) const;
   void heed_cancel();
@@ -147,9 +164,18 @@ class WorkerCore {
   Result<void> add_inline_chips();
   Result<void> make_chip_notes();
   device::ChipNote& chip_note(uint32_t chip) const;
-  runtime::ChildSpec child_spec(uint32_t worker) const;
+  runtime::ChildSpec child_spec(const engine::Core& core, uint32_t worker) const;
   Result<void> start_children();
-  Result<void> add_endpoints(uint32_t count);
+  // Whether the children have the program's functions: of those registered before init(), and now.
+  Result<void> check_local_functions();
+  void set_start_report(StartReport report);
+  Result<void> may_register(const registry::PreparePayload& payload) const;
+  Error no_local_function(const std::string& name) const;
+  void note_local_function(const registry::PreparePayload& payload, registry::EntryRef entry);
+  Result<void> start_server();
+  runtime::ThreadWorld::Maker maker();
+  static Result<std::unique_ptr<engine::WorkerEndpoint>> make_endpoint();
+  Result<void> spawn(engine::Core& core, uint32_t worker);
   Result<void> capture_output();
   Result<void> reserve(uint64_t offset, uint64_t bytes);
   Result<void> wait_ready();
@@ -176,7 +202,8 @@ class WorkerCore {
   std::string path_;
   os::SharedRegion heap_;
   os::SharedRegion hub_;
-  std::vector<os::SharedRegion> mailboxes_;      // outlive the endpoints in core_
+  runtime::Roster roster_;     // under the step token
+  uint32_t late_exit_ms_ = 0;  // the most that a Worker needs that was added far below; likewise
   std::unique_ptr<runtime::Timeline> timeline_;  // of the root, where there is one
   std::unique_ptr<trace::Recorder> recorder_;    // of core_; null: off
   std::vector<std::unique_ptr<InlineTrace>> inline_traces_;
@@ -191,6 +218,11 @@ class WorkerCore {
   std::vector<Blob> blobs_;  // of registered chip callables; under the step token
   std::unique_ptr<engine::Core> core_;
   std::unique_ptr<os::ForkServer> server_;
+  mutable std::mutex start_mutex_;
+  StartReport start_;
+  // Registered before init(), when nobody knows yet by what method it will be; under the step
+  // token.
+  std::vector<std::pair<registry::EntryRef, std::string>> early_local_functions_;
   std::unique_ptr<runtime::OutputReader> output_;  // null: children write where this process does
   std::unique_ptr<runtime::ThreadWorld> world_;
   std::unique_ptr<engine::Front<runtime::ThreadWorld>> front_;
@@ -204,55 +236,5 @@ class WorkerCore {
   std::vector<std::shared_ptr<engine::RunRecord>> dropped_;
   std::atomic<bool> any_dropped_{false};
 };
-
-template <class Exec>
-void WorkerCore::add_inline(Exec& executor, engine::WorkerCaps caps) {
-  const auto number = static_cast<uint32_t>(inline_traces_.size());
-  inline_traces_.push_back(inline_trace(path_ + "/" + std::to_string(number)));
-  InlineTrace* const traced = inline_traces_.back().get();
-  auto run = [&executor, traced](const mailbox::TaskPost& post, std::span<const std::byte> args,
-                                 const std::atomic<bool>& cancelled) {
-    mailbox::TaskOutcome outcome;
-    const bool timed = mailbox::is_timed(post.deadline_ms, post.flags);
-    const int64_t began = timed ? os::monotonic_now().ns : 0;
-    if (traced != nullptr) traced->trace.begin(traced->endpoint->running(), post.callable);
-    executor.run(
-        post, args,
-        {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
-         &cancelled},
-        &outcome);
-    if (timed) {
-      outcome.started_ns = began;
-      outcome.ended_ns = os::monotonic_now().ns;
-      mailbox::judge_deadline(post.deadline_ms, &outcome);
-    }
-    if (traced != nullptr) traced->trace.end(outcome.outcome != mailbox::Outcome::kOk);
-    return engine::InlineOutcome{
-        outcome.outcome,
-        outcome.code,
-        {outcome.result.begin(), outcome.result.end()},
-        {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()},
-        outcome.started_ns,
-        outcome.ended_ns};
-  };
-  auto control = [&executor, traced](uint32_t command, std::span<const std::byte> request) {
-    std::string text;
-    uint32_t code = 0;
-    const uint64_t since = traced != nullptr ? traced->trace.now() : 0;
-    if (command != mailbox::kCommandHello) {
-      code = executor.control(command, request, &text);
-      if (traced != nullptr) traced->trace.control(since, command, request, code);
-    }
-    const auto bytes = std::as_bytes(std::span(text));
-    return std::pair(code, std::vector<std::byte>(bytes.begin(), bytes.end()));
-  };
-  auto endpoint =
-      std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control});
-  if (traced != nullptr) traced->endpoint = endpoint.get();
-  front_->call([&](engine::Core& core) {
-    STRATA_CHECK(core.add_worker(std::move(endpoint), caps) == number);
-    core.start_worker(number, os::monotonic_now());
-  });
-}
 
 }  // namespace strata

@@ -37,8 +37,8 @@ def main():
     root, program = pathlib.Path(sys.argv[1]), sys.argv[2]
     page = (root / 'docs/cli.md').read_text(encoding='utf-8')
     sections = {title: body for title, body in
-                re.findall(r'^## strata (\w+)\n(.*?)(?=^## |\Z)', page, re.M | re.S)}
-    commands = re.findall(r'^  (\w+) ', help_of(program).split('Commands:')[1], re.M)
+                re.findall(r'^## strata ([\w-]+)\n(.*?)(?=^## |\Z)', page, re.M | re.S)}
+    commands = re.findall(r'^  ([\w-]+) ', help_of(program).split('Commands:')[1], re.M)
     faults = [f'{name}: in the page or in the program alone' for name in
               sorted(set(sections) ^ set(commands))]
     for name in commands:

@@ -47,9 +47,30 @@ TEST(ForkMessage, EveryTypeHasOneReceiver) {
         }
       }
     }
-    const bool exists = (type >= 1 && type <= 3) || (type >= 16 && type <= 22);
+    const bool exists = (type >= 1 && type <= 5) || (type >= 16 && type <= 22);
     EXPECT_EQ(taken, exists ? 1 : 0) << type;
   }
+}
+
+TEST(ForkMessage, GreetingsOfOtherVersionsAreReadAsFarAsTheyGo) {
+  ForkGreeting greeting;
+  put_identity({7, std::string(100, 'v'), "c\nd"}, &greeting);
+  greeting.owner = 42;
+  std::vector<std::byte> bytes = encode_fork_greeting(greeting);
+  EXPECT_EQ(decode_fork_greeting(bytes).value().owner, 42);
+  bytes.resize(bytes.size() + 8);
+  EXPECT_EQ(decode_fork_greeting(bytes).value().owner, 42);
+  bytes.resize(104);
+  EXPECT_EQ(decode_fork_greeting(bytes).value().layout_id, 7u);
+  EXPECT_EQ(decode_fork_greeting(bytes).value().owner, 0);
+  bytes.resize(103);
+  EXPECT_EQ(decode_fork_greeting(bytes).error().code(), Code::kCorrupt);
+  const Result<void> checked = check_greeting(greeting, {8, "w", "d"}, "it");
+  ASSERT_FALSE(checked.ok());
+  // Bounded, and only what prints.
+  EXPECT_NE(checked.error().message().find(std::string(31, 'v') + " (c?d)"), std::string::npos)
+      << checked.error().message();
+  EXPECT_TRUE(check_greeting(greeting, {7, "w", "d"}, "it").ok());
 }
 
 TEST(ForkMessage, WrongSizesAndNumbersAreRefused) {

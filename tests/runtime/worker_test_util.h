@@ -25,6 +25,7 @@
 
 #include "os/clock.h"
 #include "strata/strata.h"
+#include "tests/runtime/by_processes.h"
 
 namespace strata::test {
 
@@ -41,7 +42,7 @@ inline constexpr base::Duration kLossBound = base::Duration::from_s(2);
 inline WorkerSpec spec_of(StartMethod start, int children) {
   WorkerSpec spec;
   spec.sub_workers = children;
-  spec.start = start;
+  spec.start = start == StartMethod::kFork ? by_processes() : start;
   spec.allow_threads = kThreadSanitizer;
   spec.limits.heap_bytes = 256 << 20;
   return spec;

@@ -70,6 +70,9 @@ Info small_machine() {
   info.limits.push_back({"open files", "nofile", 64, 128, "room for few"});
   info.limits.push_back({"address space", "as", std::nullopt, std::nullopt, "all of it"});
   info.fork_hazards.other_threads = 1;
+  info.auto_method = "exec";
+  info.auto_reason = "because of that";
+  info.no_child_server = "looked everywhere";
   return info;
 }
 
@@ -80,6 +83,8 @@ TEST(Info, TextNamesWhatIsThereAndWhatIsNot) {
   EXPECT_TRUE(has(text, "64: room for few")) << text;
   EXPECT_TRUE(has(text, "unlimited: all of it")) << text;
   EXPECT_TRUE(has(text, "refused here: 1 other thread")) << text;
+  EXPECT_TRUE(has(text, "takes exec: because of that")) << text;
+  EXPECT_TRUE(has(text, "not possible: looked everywhere")) << text;
   EXPECT_TRUE(has(text, "none: local children by shared memory only")) << text;
 }
 
@@ -93,6 +98,10 @@ TEST(Info, JsonHasNumbersAsNumbersAndTheUnknownAsNull) {
   EXPECT_EQ(json["cgroup"]["cpus"], 0.5);
   EXPECT_FALSE(json["start_methods"]["fork"]["possible"]);
   EXPECT_EQ(json["start_methods"]["fork"]["hazards"], "1 other thread");
+  EXPECT_EQ(json["start_methods"]["auto"]["method"], "exec");
+  EXPECT_EQ(json["start_methods"]["auto"]["reason"], "because of that");
+  EXPECT_FALSE(json["start_methods"]["exec"]["possible"]);
+  EXPECT_TRUE(json["start_methods"]["exec"]["program"].is_null());
   EXPECT_FALSE(json["chip_backends"]["cuda"]);
 }
 
@@ -111,6 +120,8 @@ TEST(Info, OfThisMachineIsComplete) {
   EXPECT_GT(info.memory.total, 0u);
   EXPECT_EQ(info.limits.size(), 9u);
   EXPECT_FALSE(info.fork_hazards.any()) << info.fork_hazards.to_string();
+  EXPECT_EQ(info.auto_method, "fork") << info.auto_reason;
+  EXPECT_NE(info.child_server.empty(), info.no_child_server.empty());
   EXPECT_GE(info.processes.machine, info.processes.user);
   EXPECT_GE(info.processes.user, 1u);
 }
