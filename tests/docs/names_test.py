@@ -34,7 +34,7 @@ def faults_of(root):
                 yield f'{name} is planned, and is there'
     commands = [pages.ticked(cells[0])[0] for cells in pages.table_of(names, 'commands')]
     cli = (root / 'docs/cli.md').read_text(encoding='utf-8')
-    if sorted(commands) != sorted(re.findall(r'^## strata (\w+)$', cli, re.M)):
+    if sorted(commands) != sorted(re.findall(r'^## strata ([\w-]+)$', cli, re.M)):
         yield 'the commands are not those of cli.md'
     if len(has) < 200 or not commands:
         yield f'only {len(has)} names and {len(commands)} commands were found'
