@@ -14,7 +14,8 @@ Result<Heap::Range> Heap::allocate(uint64_t bytes) {
                    offsets_[got.range.segment] + got.range.offset, !got.range.zero};
     }
     collect();  // idle ones that made way for this one
-    const uint64_t bytes_of_pages = (got.segment_bytes + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+    const uint64_t pages = (got.segment_bytes + page_bytes_ - 1) / page_bytes_;
+    const uint64_t bytes_of_pages = pages * page_bytes_;
     const auto offset = space_.take(bytes_of_pages);
     if (!offset) {
       return Error(Code::kResourceExhausted, Scope::kCall,

@@ -269,8 +269,8 @@ std::string oom_text(const OomKills& before, const OomKills& after, const Cgroup
         after.path, size);
   }
   if (rose(before.host, after.host)) {
-    return "; the host ran out of memory, and the kernel ended processes, this one too as it seems: "
-           "take fewer children or smaller buffers, or a host with more memory";
+    return "; the host ran out of memory, and the kernel ended processes, this one too as it "
+           "seems: take fewer children or smaller buffers, or a host with more memory";
   }
   return {};
 }

@@ -26,7 +26,8 @@ constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 Result<SharedRegion> SharedRegion::map(Fd fd, size_t bytes) {
   // Huge pages would be set aside for the whole mapping otherwise.
-  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+  constexpr int kFlags = MAP_SHARED | MAP_NORESERVE;
+  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, fd.get(), 0);
   if (at == MAP_FAILED) {
     return system_error(fmt::format("map a shared region of {} bytes", bytes), errno);
   }

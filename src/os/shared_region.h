@@ -27,9 +27,7 @@ class SharedRegion {
   static Result<SharedRegion> adopt(Fd fd, size_t bytes);
 
   SharedRegion(SharedRegion&& other) noexcept
-      : fd_(std::move(other.fd_)),
-        bytes_(std::exchange(other.bytes_, {})),
-        huge_(other.huge_) {}
+      : fd_(std::move(other.fd_)), bytes_(std::exchange(other.bytes_, {})), huge_(other.huge_) {}
   SharedRegion& operator=(SharedRegion&& other) noexcept;
   ~SharedRegion() { unmap(); }
 
