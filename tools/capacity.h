@@ -11,8 +11,8 @@ namespace strata::tools {
 
 inline constexpr uint64_t kStandardFds = 3;  // 0, 1, 2
 inline constexpr uint64_t kServerFds = 2;    // of the process, once
-inline constexpr uint64_t kWorkerFds = 9;
-inline constexpr uint64_t kChildFds = 2;
+inline constexpr uint64_t kWorkerFds = 10;
+inline constexpr uint64_t kChildFds = 4;
 inline constexpr uint64_t kChildrenMax = 1024;        // WorkerSpec::sub_workers
 inline constexpr uint64_t kMailboxBytes = 540 << 10;  // of a child, shared with its parent
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/core_types.h"
+#include "os/cores.h"
 #include "runtime/child_server.h"
 #include "runtime/context.h"
 #include "strata/worker_spec.h"
@@ -146,6 +147,11 @@ void add_machine(const Info& info, Page* page) {
   page->line("CPU quota", info.cgroup.cpus.has_value()
                               ? fmt::format("{:.2f} cores (control group)", *info.cgroup.cpus)
                               : "none");
+  page->line("cores that count",
+             info.usable_cores == 1
+                 ? "1: a Worker waits without spinning"
+                 : fmt::format("{}: of the affinity mask, as far as the quota lets them run",
+                               info.usable_cores));
   page->line("virtual machine", info.kernel.is_virtual ? "yes" : "no hypervisor says so");
   page->line("kernel", info.kernel.release);
 }
@@ -174,6 +180,14 @@ void add_memory(const Info& info, Page* page) {
   page->line("huge pages",
              fmt::format("{} free of {}, of {}", memory.huge_pages_free, memory.huge_pages_total,
                          bytes_text(memory.huge_page_bytes)));
+  page->line(
+      "Limits::huge_pages",
+      fmt::format("kExplicit: {}; kTransparent: {}",
+                  memory.huge_pages_total > 0 ? "possible" : "no pool (vm.nr_hugepages)",
+                  info.kernel.shm_huge_pages.empty() || info.kernel.shm_huge_pages == "never" ||
+                          info.kernel.shm_huge_pages == "deny"
+                      ? "the kernel gives shared memory none"
+                      : "possible"));
   page->line(
       "transparent huge pages",
       fmt::format("{}; shared memory: {}",
@@ -235,6 +249,7 @@ Info gather_info() {
   }
   out.memory = os::memory_state();
   out.cgroup = os::cgroup_limits();
+  out.usable_cores = os::usable_cores(os::cores_in_affinity_mask(), out.cgroup.cpus);
   out.shm = os::file_system_space("/dev/shm");
   out.kernel = os::kernel_settings();
   out.processes = count_processes();
@@ -261,6 +276,7 @@ Json to_json(const Info& info) {
   out["cgroup"] = {{"version", info.cgroup.version},
                    {"path", info.cgroup.path},
                    {"cpus", info.cgroup.cpus ? Json(*info.cgroup.cpus) : Json(nullptr)},
+                   {"usable_cores", info.usable_cores},
                    {"memory_bytes", json_of(info.cgroup.memory_bytes)},
                    {"memory_used_bytes", json_of(info.cgroup.memory_used)},
                    {"processes", json_of(info.cgroup.processes)}};

@@ -31,6 +31,7 @@ struct Info {
   std::string topology_error;  // where there is none
   os::MemoryState memory;
   os::CgroupLimits cgroup;
+  int usable_cores = 1;  // of the affinity mask, as far as the quota lets them run
   std::optional<os::FileSystemSpace> shm;  // /dev/shm
   os::KernelSettings kernel;
   ProcessCount processes;

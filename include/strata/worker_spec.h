@@ -28,6 +28,16 @@ enum class Restart : uint8_t {
   kOnFailure = 2,  // another process takes its worker id, up to WorkerSpec::restart_limit times
 };
 
+// Which pages the shared heap is made of.
+enum class HugePages : uint8_t {
+  kNone = 1,
+  // Asked of the kernel for each mapping; where it gives shared memory none
+  // (/sys/kernel/mm/transparent_hugepage/shmem_enabled), that is told, and ordinary pages serve.
+  kTransparent = 2,
+  // Of the host's pool (vm.nr_hugepages), taken with each segment; none left is an Error.
+  kExplicit = 3,
+};
+
 // Each is reached as a clean Error that names the field.
 struct Limits {
   uint32_t slots = 16'384;            // tasks that are submitted and not yet terminal
@@ -35,6 +45,10 @@ struct Limits {
   uint32_t buffers = 65'536;          // live buffers and temporaries
   uint32_t callables = 4'096;         // registered callables
   uint64_t heap_bytes = 64ull << 30;  // shared host memory of all buffers
+  HugePages huge_pages = HugePages::kNone;
+  // Memory of buffers is there when they are made, so that its lack is an Error then, and not the
+  // end of whoever touches it first. Costs that first touch at once, on the creator's NUMA node.
+  bool reserve_memory = false;
 };
 
 // What each chip of a Worker is made from.
@@ -48,6 +62,11 @@ struct WorkerSpec {
   int sub_workers = 0;  // helper processes for plain callables, at most 1024
   int chips = 0;        // at most 1024; their worker ids are 0 to chips - 1
   ChipSpec chip = {};
+  // Cores, by the kernel's numbers, that a child Worker runs on with all that is below it; of the
+  // topmost Worker: its children, and not the program. Empty: all that the parent may use.
+  std::vector<int> cpus = {};
+  std::vector<std::vector<int>> sub_cpus = {};   // one list for each SUB child, or none at all
+  std::vector<std::vector<int>> chip_cpus = {};  // one list for each chip, or none at all
   StartMethod start = StartMethod::kAuto;
   bool allow_threads = false;  // fork although other threads exist; see the user guide
   // With kExec and kAuto: the program that serves, by its path. Empty: the program itself, the

@@ -30,7 +30,7 @@ struct CoreData {
         registry_(options_.limits.callables),
         trace_(options_.trace, registry_),
         buffers_(options_.uid_high, options_.limits.buffers),
-        heap_(options_.limits) {}
+        heap_(options_) {}
   CoreData(const CoreData&) = delete;
   CoreData& operator=(const CoreData&) = delete;
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -147,6 +148,9 @@ struct Endings {
   std::optional<base::Instant> now;                 // of the step that is made, where it is known
 };
 
+// Makes the pages of a range of the heap there; under the step token, for each new segment.
+using ReserveHeap = std::function<Result<void>(uint64_t heap_offset, uint64_t bytes)>;
+
 struct CoreOptions {
   std::string path = "L3";  // of this Worker, for texts
   Limits limits;
@@ -157,6 +161,8 @@ struct CoreOptions {
   bool restarts = false;       // of workers that have been ready once; see WorkerSpec::restart
   uint32_t restart_limit = 3;  // of each
   trace::Recorder* trace = nullptr;  // the timeline, where there is one; it outlives the Core
+  uint64_t heap_page_bytes = 4096;   // segments of the heap are of whole pages
+  ReserveHeap reserve = {};          // empty: pages come with the first touch
 };
 
 struct NewBuffer {

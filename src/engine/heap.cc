@@ -14,22 +14,30 @@ Result<Heap::Range> Heap::allocate(uint64_t bytes) {
                    offsets_[got.range.segment] + got.range.offset, !got.range.zero};
     }
     collect();  // idle ones that made way for this one
-    const auto offset = space_.take(got.segment_bytes);
+    const uint64_t pages = (got.segment_bytes + page_bytes_ - 1) / page_bytes_;
+    const uint64_t bytes_of_pages = pages * page_bytes_;
+    const auto offset = space_.take(bytes_of_pages);
     if (!offset) {
       return Error(Code::kResourceExhausted, Scope::kCall,
                    fmt::format("no gap for a segment of {} bytes in the shared heap of {} bytes; "
                                "Limits::heap_bytes enlarges it",
                                got.segment_bytes, bytes_));
     }
+    if (reserve_) {
+      if (Result<void> there = reserve_(*offset, bytes_of_pages); !there) {
+        space_.give(*offset, bytes_of_pages);
+        return std::move(there).error();
+      }
+    }
     uint32_t segment = static_cast<uint32_t>(offsets_.size());
     if (free_.empty()) {
       offsets_.push_back(*offset);
-      lengths_.push_back(got.segment_bytes);
+      lengths_.push_back(bytes_of_pages);
     } else {
       segment = free_.back();
       free_.pop_back();
       offsets_[segment] = *offset;
-      lengths_[segment] = got.segment_bytes;
+      lengths_[segment] = bytes_of_pages;
     }
     arena_.add_segment(segment, got.segment_bytes);
   }

@@ -16,8 +16,12 @@ namespace strata::engine {
 
 class Heap {
  public:
-  explicit Heap(const Limits& limits)
-      : bytes_(limits.heap_bytes), arena_(limits.heap_bytes), space_(heap_address_bytes(limits)) {}
+  explicit Heap(const CoreOptions& options)
+      : bytes_(options.limits.heap_bytes),
+        page_bytes_(options.heap_page_bytes),
+        reserve_(options.reserve),
+        arena_(bytes_),
+        space_(heap_address_bytes(options.limits)) {}
 
   struct Range {
     uint32_t segment;
@@ -25,7 +29,7 @@ class Heap {
     uint64_t heap_offset;
     bool dirty;  // the bytes are not zero
   };
-  // kResourceExhausted where the heap is full.
+  // kResourceExhausted where the heap is full, or the pages of a new segment cannot be had.
   Result<Range> allocate(uint64_t bytes);
   void free(uint32_t segment, uint64_t segment_offset) { arena_.free(segment, segment_offset); }
   uint64_t offset_of(uint32_t segment) const { return offsets_[segment]; }
@@ -38,6 +42,8 @@ class Heap {
 
  private:
   uint64_t bytes_;
+  uint64_t page_bytes_;
+  ReserveHeap reserve_;
   buffer::Arena arena_;
   SegmentSpace space_;
   std::vector<uint64_t> offsets_;  // of the arena's segments in the heap

@@ -1,6 +1,7 @@
 #include "os/machine.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -122,6 +123,7 @@ void read_version_2(const SystemFiles& files, const std::string& mounts, const s
     keep_smaller(&out->processes, files.number(folder + "/pids.max"));
   }
   out->memory_used = files.number(folders.front() + "/memory.current");
+  out->memory_cached = files.field(folders.front() + "/memory.stat", "inactive_file");
   out->processes_used = files.number(folders.front() + "/pids.current");
 }
 
@@ -143,7 +145,10 @@ void read_version_1(const SystemFiles& files, const std::string& mounts, const s
   });
   each("memory", [&](const std::string& folder) {
     keep_smaller(&out->memory_bytes, real_limit(files.number(folder + "/memory.limit_in_bytes")));
-    if (!out->memory_used) out->memory_used = files.number(folder + "/memory.usage_in_bytes");
+    if (!out->memory_used) {
+      out->memory_used = files.number(folder + "/memory.usage_in_bytes");
+      out->memory_cached = files.field(folder + "/memory.stat", "total_inactive_file");
+    }
   });
   each("pids", [&](const std::string& folder) {
     keep_smaller(&out->processes, files.number(folder + "/pids.max"));
@@ -221,6 +226,53 @@ CgroupLimits cgroup_limits(const SystemFiles& files) {
   // A hybrid machine mounts both, and has its controllers in version 1.
   read_version_1(files, *mounts, *groups, &out);
   return out;
+}
+
+uint64_t memory_left(const SystemFiles& files) {
+  const std::optional<uint64_t> kib = files.field("/proc/meminfo", "MemAvailable");
+  uint64_t left = kib ? *kib * 1024 : UINT64_MAX;
+  const CgroupLimits cgroup = cgroup_limits(files);
+  if (!cgroup.memory_bytes) return left;
+  const uint64_t used = cgroup.memory_used.value_or(0);
+  const uint64_t held = used - std::min(used, cgroup.memory_cached.value_or(0));
+  return std::min(left, *cgroup.memory_bytes - std::min(*cgroup.memory_bytes, held));
+}
+
+OomKills oom_kills(const SystemFiles& files) {
+  OomKills out;
+  out.host = files.field("/proc/vmstat", "oom_kill");
+  const auto mounts = files.text("/proc/self/mountinfo");
+  const auto groups = files.text("/proc/self/cgroup");
+  if (!mounts || !groups) return out;
+  const auto look = [&](const char* controller, const char* name) {
+    const auto mount = find_mount(*mounts, controller);
+    const auto group = find_group(*groups, controller);
+    if (!mount || !group || out.group) return;
+    out.group = files.field(folders_of(*mount, *group).front() + name, "oom_kill");
+    out.path = *group;
+  };
+  look("", "/memory.events");
+  look("memory", "/memory.oom_control");
+  return out;
+}
+
+std::string oom_text(const OomKills& before, const OomKills& after, const CgroupLimits& limits) {
+  const auto rose = [](std::optional<uint64_t> was, std::optional<uint64_t> is) {
+    return is.has_value() && *is > was.value_or(0);
+  };
+  if (rose(before.group, after.group)) {
+    std::string size;
+    if (limits.memory_bytes) size = fmt::format(", whose limit is {} bytes,", *limits.memory_bytes);
+    return fmt::format(
+        "; its control group {}{} ran out of memory, and the kernel ended it: give the group more "
+        "memory, or take fewer children or smaller buffers",
+        after.path, size);
+  }
+  if (rose(before.host, after.host)) {
+    return "; the host ran out of memory, and the kernel ended processes, this one too as it "
+           "seems: take fewer children or smaller buffers, or a host with more memory";
+  }
+  return {};
 }
 
 KernelSettings kernel_settings(const SystemFiles& files) {

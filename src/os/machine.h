@@ -43,9 +43,24 @@ struct CgroupLimits {
   std::string path;            // of the group, as this process sees it
   std::optional<double> cpus;  // quota over period; none: no quota
   std::optional<uint64_t> memory_bytes, memory_used;
+  std::optional<uint64_t> memory_cached;  // of what is used: files that go when memory is wanted
   std::optional<uint64_t> processes, processes_used;
 };
 CgroupLimits cgroup_limits(const SystemFiles& files = SystemFiles());
+
+// Bytes that this process could take now without harm to others: of the machine, and within its
+// control group. The largest number where nothing says.
+uint64_t memory_left(const SystemFiles& files = SystemFiles());
+
+// Processes that the kernel has ended for lack of memory, since the group and since the host began.
+struct OomKills {
+  std::optional<uint64_t> group;  // of this process's control group and those below it
+  std::string path;               // of that group
+  std::optional<uint64_t> host;
+};
+OomKills oom_kills(const SystemFiles& files = SystemFiles());
+// What to say of a process that SIGKILL ended between the two looks; empty where it was not that.
+std::string oom_text(const OomKills& before, const OomKills& after, const CgroupLimits& limits);
 
 struct KernelSettings {
   std::string release;  // "6.1.0-18-amd64"

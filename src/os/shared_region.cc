@@ -7,11 +7,10 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cinttypes>
 #include <cstdint>
-#include <cstdio>
 
 #include "base/result.h"
+#include "os/machine.h"
 #include "os/system_error.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -23,23 +22,12 @@ namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-// What the kernel could hand out without harm to others; no limit where it does not say.
-uint64_t available_bytes() {
-  uint64_t kib = UINT64_MAX >> 10;
-  if (std::FILE* file = std::fopen("/proc/meminfo", "re")) {
-    char line[128];
-    while (std::fgets(line, sizeof line, file)) {
-      if (std::sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1) break;
-    }
-    std::fclose(file);
-  }
-  return kib << 10;
-}
-
 }  // namespace
 
 Result<SharedRegion> SharedRegion::map(Fd fd, size_t bytes) {
-  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  // Huge pages would be set aside for the whole mapping otherwise.
+  constexpr int kFlags = MAP_SHARED | MAP_NORESERVE;
+  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, fd.get(), 0);
   if (at == MAP_FAILED) {
     return system_error(fmt::format("map a shared region of {} bytes", bytes), errno);
   }
@@ -47,6 +35,17 @@ Result<SharedRegion> SharedRegion::map(Fd fd, size_t bytes) {
 }
 
 Result<SharedRegion> SharedRegion::create(const std::string& name, size_t bytes) {
+  return make(name, bytes, 0);
+}
+
+Result<SharedRegion> SharedRegion::create_huge(const std::string& name, size_t bytes) {
+  STRATA_ASSIGN(SharedRegion region, make(name, bytes, MFD_HUGETLB));
+  region.huge_ = true;
+  return region;
+}
+
+Result<SharedRegion> SharedRegion::make(const std::string& name, size_t bytes,
+                                        unsigned more_flags) {
   const std::string what = fmt::format("make the shared region '{}' of {} bytes", name, bytes);
   if (bytes == 0 || bytes > static_cast<size_t>(INT64_MAX)) {
     return Error(Code::kInvalidArgument, Scope::kCall, what + ": no such size");
@@ -58,7 +57,7 @@ Result<SharedRegion> SharedRegion::create(const std::string& name, size_t bytes)
                  fmt::format("{}: the file size limit is {} (ulimit -f)", what, limit.rlim_cur));
   }
   // Kernels before 6.3 do not know the flag that makes the memory not executable.
-  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | more_flags;
   Fd fd(::memfd_create(name.c_str(), flags | MFD_NOEXEC_SEAL));
   if (!fd.valid() && errno == EINVAL) fd.reset(::memfd_create(name.c_str(), flags));
   if (!fd.valid()) return system_error(what, errno);
@@ -91,6 +90,7 @@ SharedRegion& SharedRegion::operator=(SharedRegion&& other) noexcept {
     unmap();
     fd_ = std::move(other.fd_);
     bytes_ = std::exchange(other.bytes_, {});
+    huge_ = other.huge_;
   }
   return *this;
 }
@@ -107,12 +107,13 @@ Result<void> SharedRegion::allocate(int mode, size_t offset, size_t length, cons
                              bytes_.size()));
   }
   if (length == 0) return {};
-  if ((mode & FALLOC_FL_PUNCH_HOLE) == 0) {
+  if ((mode & FALLOC_FL_PUNCH_HOLE) == 0 && !huge_) {
     // The kernel has no limit of its own here: it would call the OOM killer.
-    if (const uint64_t available = available_bytes(); length > available) {
+    if (const uint64_t available = memory_left(); length > available) {
       return Error(
           Code::kResourceExhausted, Scope::kCall,
-          fmt::format("{}: {} bytes, and {} are available on this host", what, length, available));
+          fmt::format("{}: {} bytes, and {} are available on this host and in its control group",
+                      what, length, available));
     }
   }
   int rc;
@@ -120,6 +121,13 @@ Result<void> SharedRegion::allocate(int mode, size_t offset, size_t length, cons
     rc = ::fallocate(fd_.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(length));
   } while (rc != 0 && errno == EINTR);
   if (rc != 0) return system_error(what, errno);
+  return {};
+}
+
+Result<void> SharedRegion::ask_for_huge_pages() {
+  if (::madvise(bytes_.data(), bytes_.size(), MADV_HUGEPAGE) != 0) {
+    return system_error("ask for transparent huge pages", errno);
+  }
   return {};
 }
 

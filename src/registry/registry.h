@@ -43,8 +43,7 @@ class Registry {
   // `workers`: live_workers(), unless it is for some of them alone; one that is still being
   // replayed gets what was there when it came, and what names it.
   // kEverywhere: later workers that can run its kind get it too; kListed: those alone that were
-  // ever listed for it, `later` among them, which are not there yet. One that is `inner` is an
-  // entry of its own beside that of its digest.
+  // ever listed, `later` among them. An inner one is an entry beside that of its digest.
   enum class Reach : uint8_t { kEverywhere, kListed };
   Result<uint64_t> begin(const PreparePayload& callable, std::span<const uint32_t> workers,
                          Reach reach = Reach::kEverywhere, std::span<const uint32_t> later = {});
@@ -58,8 +57,8 @@ class Registry {
 
   // One handle less. The last one makes a tombstone: no submit may use it, tasks that hold it run.
   Result<void> unregister(EntryRef entry);
-  // True once no reply is awaited for an unregistered entry any more. Uncertain pairs may be left:
-  // they keep the index taken until their workers are lost.
+  // No reply is awaited for an unregistered entry any more. Uncertain pairs may be left: they keep
+  // the index taken until their workers are lost.
   bool settled(EntryRef entry) const;
   // True once nothing of that registration is left anywhere: the index is free or reused.
   bool gone(EntryRef entry) const;
@@ -100,7 +99,7 @@ class Registry {
   }
   void release(uint32_t index);
 
-  // ---- queries, plain array accesses ---------------------------------------------------------
+  // ---- queries, plain array accesses (registry_queries.cc) -----------------------------------
   bool visible(EntryRef entry) const {
     return entry.index < entries_.size() && entries_[entry.index].generation == entry.generation &&
            entries_[entry.index].state == State::kVisible;
@@ -125,8 +124,7 @@ class Registry {
   bool present(uint32_t index, uint32_t worker) const {
     return index < entries_.size() && pair(entries_[index], worker) == Pair::kCommitted;
   }
-  // An ABORT or UNREGISTER there was not answered with success: unusable there until the worker is
-  // lost.
+  // An ABORT or UNREGISTER was not answered with success: unusable there until the worker is lost.
   bool uncertain(uint32_t index, uint32_t worker) const {
     return index < entries_.size() && pair(entries_[index], worker) == Pair::kUncertain;
   }
@@ -157,7 +155,6 @@ class Registry {
   enum class Pair : uint8_t { kNone, kInFlight, kCommitted, kUncertain };
   enum class WorkerState : uint8_t { kUnknown, kReplaying, kReady, kFailed };
   enum class Purpose : uint8_t { kTransaction, kReplay, kRemoval };
-
   using Key = std::pair<model::Digest, bool>;  // and whether it is an inner one
   struct Entry {
     State state = State::kFree;

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "mailbox/child_loop.h"
+#include "os/cores.h"
 #include "os/event_fd.h"
 #include "os/futex.h"
 #include "os/process_title.h"
@@ -66,6 +67,8 @@ Result<Mappings> map(const ChildSpec& spec, std::vector<os::Fd>& fds) {
     STRATA_ASSIGN(
         os::SharedRegion heap,
         os::SharedRegion::adopt(std::move(fds[ChildSpec::kFixedFds + i]), spec.heap_bytes[i]));
+    // Where the kernel gives none the parent has said so.
+    if (i == 0 && spec.huge_pages) static_cast<void>(heap.ask_for_huge_pages());
     out.heaps.push_back(std::move(heap));
   }
   if (spec.timeline_bytes > 0) {
@@ -104,12 +107,14 @@ int refuse_start(Side& side, const os::EventFd& parent, const Error& error) {
 
 // The Worker of this process, with all that is below it. Its fork server is made first, while the
 // process has one thread and nothing of the mailbox is in use.
-Result<std::shared_ptr<WorkerCore>> start_worker(const ChildSpec& spec, Mappings& mapped) {
+Result<std::shared_ptr<WorkerCore>> start_worker(const ChildSpec& spec, Mappings& mapped,
+                                                 const ChildOutput* output) {
   // What is forked from here maps what it needs by descriptor.
   STRATA_TRY(mapped.region.set_inherited(false));
   STRATA_TRY(mapped.hub.set_inherited(false));
   if (mapped.timeline) STRATA_TRY(mapped.timeline->set_inherited(false));
   WorkerPlace place{spec.path, {}, mapped.timeline.get()};
+  if (output != nullptr) place.output_above = output->reader_fd();
   for (os::SharedRegion& heap : mapped.heaps) {
     STRATA_TRY(heap.set_inherited(false));
     place.heaps.push_back({heap.fd(), heap.bytes()});
@@ -122,7 +127,7 @@ Result<std::shared_ptr<WorkerCore>> start_worker(const ChildSpec& spec, Mappings
 
 Result<int> serve_worker(const ChildSpec& spec, Mappings& mapped, os::EventFd parent,
                          ChildOutput* output) {
-  Result<std::shared_ptr<WorkerCore>> core = start_worker(spec, mapped);
+  Result<std::shared_ptr<WorkerCore>> core = start_worker(spec, mapped, output);
   STRATA_ASSIGN(Side side, Side::attach({}, mapped.region.bytes(), mapped.hub.bytes()));
   if (!core) return refuse_start(side, parent, core.error());
   int status = 0;
@@ -159,6 +164,7 @@ Result<int> serve(os::ChildStart& start) {
   STRATA_ASSIGN(const ChildSpec spec, decode_child_spec(start.spec));
   os::set_process_title(fmt::format("strata: {}", spec.path));
   STRATA_ASSIGN(const std::unique_ptr<ChildOutput> output, take_output(spec, start.fds));
+  if (!spec.cpus.empty()) STRATA_TRY(os::bind_to_cores(spec.cpus));
   os::EventFd parent =
       os::EventFd::adopt(start.fds.size() > 2 ? std::move(start.fds[2]) : os::Fd());
   if (spec.chip) return serve_chip(spec, start, std::move(parent), output.get());

@@ -34,6 +34,8 @@ class ChildOutput {
     if (out_.written() || err_.written()) [[unlikely]]
       hand_on(outcome);
   }
+  // Wakes who reads this.
+  int reader_fd() const { return reader_.fd(); }
   // The same for what is no task.
   void after_control() {
     flush_streams();

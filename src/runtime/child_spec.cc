@@ -9,6 +9,27 @@ constexpr uint32_t kPathBytesMax = 4096;
 constexpr uint32_t kListMax = 1024;
 constexpr int kDepthMax = 4;
 
+// The length of a list; 0, and the reader is not ok, where it cannot be one.
+uint32_t get_count(base::ByteReader& in, bool* ok) {
+  const uint32_t count = in.get<uint32_t>();
+  if (in.ok() && count <= kListMax) return count;
+  *ok = false;
+  return 0;
+}
+
+void put_cpus(base::ByteWriter& out, const std::vector<int>& cpus) {
+  out.put(static_cast<uint32_t>(cpus.size()));
+  for (const int cpu : cpus) out.put(cpu);
+}
+
+std::vector<int> get_cpus(base::ByteReader& in, bool* ok) {
+  std::vector<int> cpus;
+  for (uint32_t left = get_count(in, ok); left > 0 && in.ok(); --left) {
+    cpus.push_back(in.get<int>());
+  }
+  return cpus;
+}
+
 void put_chip(base::ByteWriter& out, const ChipSpec& chip) {
   out.put_string(chip.backend);
   out.put(chip.memory_bytes);
@@ -26,6 +47,11 @@ void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   out.put(spec.sub_workers);
   out.put(spec.chips);
   put_chip(out, spec.chip);
+  put_cpus(out, spec.cpus);
+  for (const auto* lists : {&spec.sub_cpus, &spec.chip_cpus}) {
+    out.put(static_cast<uint32_t>(lists->size()));
+    for (const std::vector<int>& cpus : *lists) put_cpus(out, cpus);
+  }
   out.put(static_cast<uint8_t>(spec.start));
   out.put(static_cast<uint8_t>(spec.allow_threads));
   out.put_string(spec.child_server);
@@ -40,6 +66,8 @@ void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   out.put(spec.limits.buffers);
   out.put(spec.limits.callables);
   out.put(spec.limits.heap_bytes);
+  out.put(static_cast<uint8_t>(spec.limits.huge_pages));
+  out.put(static_cast<uint8_t>(spec.limits.reserve_memory));
   out.put(spec.timeouts.child_ready_ms);
   out.put(spec.timeouts.building_turn_ms);
   out.put(spec.timeouts.control_ms);
@@ -53,20 +81,18 @@ void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   for (const WorkerSpec& worker : spec.workers) put_worker(out, worker);
 }
 
-// The length of a list; 0, and the reader is not ok, where it cannot be one.
-uint32_t get_count(base::ByteReader& in, bool* ok) {
-  const uint32_t count = in.get<uint32_t>();
-  if (in.ok() && count <= kListMax) return count;
-  *ok = false;
-  return 0;
-}
-
 WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
   WorkerSpec spec;
   spec.level = in.get<int>();
   spec.sub_workers = in.get<int>();
   spec.chips = in.get<int>();
   spec.chip = get_chip(in);
+  spec.cpus = get_cpus(in, ok);
+  for (auto* lists : {&spec.sub_cpus, &spec.chip_cpus}) {
+    for (uint32_t left = get_count(in, ok); left > 0 && in.ok(); --left) {
+      lists->push_back(get_cpus(in, ok));
+    }
+  }
   spec.start = static_cast<StartMethod>(in.get<uint8_t>());
   spec.allow_threads = in.get<uint8_t>() != 0;
   spec.child_server = in.get_string(kPathBytesMax);
@@ -83,6 +109,8 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
   spec.limits.buffers = in.get<uint32_t>();
   spec.limits.callables = in.get<uint32_t>();
   spec.limits.heap_bytes = in.get<uint64_t>();
+  spec.limits.huge_pages = static_cast<HugePages>(in.get<uint8_t>());
+  spec.limits.reserve_memory = in.get<uint8_t>() != 0;
   spec.timeouts.child_ready_ms = in.get<uint32_t>();
   spec.timeouts.building_turn_ms = in.get<uint32_t>();
   spec.timeouts.control_ms = in.get<uint32_t>();
@@ -144,6 +172,8 @@ std::vector<std::byte> encode(const ChildSpec& spec) {
   out.put(spec.spin.polls_without_pause);
   out.put(spec.timeline_bytes);
   out.put(static_cast<uint8_t>(spec.output));
+  out.put(static_cast<uint8_t>(spec.huge_pages));
+  put_cpus(out, spec.cpus);
   out.put(static_cast<uint8_t>(spec.worker.has_value()));
   if (spec.worker) put_worker(out, *spec.worker);
   out.put(static_cast<uint8_t>(spec.chip.has_value()));
@@ -166,6 +196,8 @@ Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes) {
   spec.spin.polls_without_pause = in.get<int>();
   spec.timeline_bytes = in.get<uint64_t>();
   spec.output = in.get<uint8_t>() != 0;
+  spec.huge_pages = in.get<uint8_t>() != 0;
+  spec.cpus = get_cpus(in, &ok);
   const uint8_t is_worker = in.get<uint8_t>();
   if (is_worker == 1 && ok && in.ok()) {
     spec.worker = get_worker(in, 1, &ok);

@@ -28,6 +28,8 @@ struct ChildSpec {
   std::optional<WorkerSpec> worker;  // it is a Worker itself
   std::optional<ChipSpec> chip;      // it is a chip
   uint64_t timeline_bytes = 0;       // 0: no timeline
+  bool huge_pages = false;           // it asks for transparent ones for the first heap
+  std::vector<int> cpus;             // it runs on these alone; empty: on those of its parent
   bool output = false;  // its stdout and stderr are captured: three more descriptors, behind all
 };
 

@@ -143,6 +143,11 @@ void OutputReader::read_all() {
     }
     tell_dropped(*child, ended);
   }
+  if (std::exchange(relayed_, false) && options_.above >= 0) {
+    const uint64_t one = 1;
+    // An eventfd that is full wakes its reader all the same.
+    [[maybe_unused]] const ssize_t put = ::write(options_.above, &one, sizeof one);
+  }
   if (!any_ended) return;
   const std::lock_guard lock(mutex_);
   // One that ended only now is read once more.
@@ -216,6 +221,7 @@ void OutputReader::show_unlimited(Child& child, Stream& stream, const ReadLine& 
                                     : fmt::format("[{} pid {}] {}\n", path, pid, line.text);
   if (stream.batch.size() + text.size() > kBatchBytes) flush(child, stream);
   stream.batch += text;
+  relayed_ = options_.relay;
   ++stream.batched;
 }
 

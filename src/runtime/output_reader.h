@@ -33,6 +33,7 @@ class OutputReader {
     OutputSpec spec;
     std::string path;    // of the Worker whose children these are
     bool relay = false;  // it has a Worker above that reads its lines
+    int above = -1;      // wakes that one's reader
   };
   // `busy`: whether children may be running something. Asked on the reader's thread.
   static Result<std::unique_ptr<OutputReader>> create(Options options, std::function<bool()> busy);
@@ -107,7 +108,8 @@ class OutputReader {
   // The reader's thread:
   bool sink_stuck_ = false;
   bool told_of_callback_ = false;
-  bool much_ = false;  // somebody writes faster than a look in a while is good for
+  bool relayed_ = false;  // lines since the last read_all
+  bool much_ = false;     // somebody writes faster than a look in a while is good for
   std::vector<char> buffer_;
   std::thread thread_;
 };

@@ -16,6 +16,7 @@ struct RosterEntry {
   enum class Kind : uint8_t { kSub, kChip, kWorker };
   Kind kind = Kind::kSub;
   std::optional<WorkerSpec> spec = {};  // of a Worker
+  std::vector<int> cpus = {};           // it is bound to; empty: none of its own
 };
 
 class Roster {
@@ -23,9 +24,15 @@ class Roster {
   Roster() = default;
   // Workers or chips first, then the helpers.
   explicit Roster(const WorkerSpec& spec) {
-    for (const WorkerSpec& worker : spec.workers) add({RosterEntry::Kind::kWorker, worker});
-    for (int i = 0; i < spec.chips; ++i) add({RosterEntry::Kind::kChip});
-    for (int i = 0; i < spec.sub_workers; ++i) add({RosterEntry::Kind::kSub});
+    for (const WorkerSpec& worker : spec.workers) {
+      add({RosterEntry::Kind::kWorker, worker, worker.cpus});
+    }
+    for (int i = 0; i < spec.chips; ++i) {
+      add({RosterEntry::Kind::kChip, {}, cpus_of(spec.chip_cpus, i)});
+    }
+    for (int i = 0; i < spec.sub_workers; ++i) {
+      add({RosterEntry::Kind::kSub, {}, cpus_of(spec.sub_cpus, i)});
+    }
   }
   uint32_t add(RosterEntry entry) {
     entries_.push_back(std::move(entry));
@@ -47,6 +54,10 @@ class Roster {
   }
 
  private:
+  static std::vector<int> cpus_of(const std::vector<std::vector<int>>& lists, int i) {
+    return lists.empty() ? std::vector<int>() : lists[static_cast<size_t>(i)];
+  }
+
   std::vector<RosterEntry> entries_;
 };
 

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/result.h"
 #include "device/chip_backend.h"
+#include "os/cores.h"
 #include "os/fork_server.h"
+#include "os/machine.h"
 #include "runtime/child_spec.h"
 
 namespace strata::runtime {
@@ -44,10 +47,71 @@ Result<void> check_limits(const Limits& limits) {
     return refuse(
         fmt::format("Limits::heap_bytes is 4096 to {}, not {}", kHeapBytesMax, limits.heap_bytes));
   }
+  switch (limits.huge_pages) {
+    case HugePages::kNone:
+    case HugePages::kTransparent:
+      return {};
+    case HugePages::kExplicit:
+      break;
+    default:
+      return refuse("Limits::huge_pages is kNone, kTransparent or kExplicit");
+  }
+  const os::MemoryState memory = os::memory_state();
+  if (memory.huge_page_bytes > 0 && memory.huge_pages_total > 0) return {};
+  return Error(Code::kUnsupported, Scope::kCall,
+               "Limits::huge_pages kExplicit: this host has no pool of huge pages; vm.nr_hugepages "
+               "makes one");
+}
+
+bool has_chips(const WorkerSpec& spec) {
+  return spec.chips > 0 || std::any_of(spec.workers.begin(), spec.workers.end(), &has_chips);
+}
+
+Result<void> check_cpu_lists(const WorkerSpec& spec) {
+  const std::tuple<const char*, size_t, int> lists[] = {
+      {"sub_cpus", spec.sub_cpus.size(), spec.sub_workers},
+      {"chip_cpus", spec.chip_cpus.size(), spec.chips}};
+  for (const auto& [name, given, children] : lists) {
+    if (given == 0 || given == static_cast<size_t>(children)) continue;
+    return refuse(fmt::format("WorkerSpec::{} has {} lists for {} children: one for each, or none",
+                              name, given, children));
+  }
+  const bool any = !spec.cpus.empty() || !spec.sub_cpus.empty() || !spec.chip_cpus.empty();
+  if (any && spec.start == StartMethod::kInline) {
+    return refuse(
+        "WorkerSpec::cpus, sub_cpus and chip_cpus bind processes, and StartMethod::kInline has "
+        "none");
+  }
+  return {};
+}
+
+Result<void> check_among(const char* name, const std::vector<int>& cpus,
+                         std::span<const int> allowed) {
+  for (const int cpu : cpus) {
+    if (std::find(allowed.begin(), allowed.end(), cpu) != allowed.end()) continue;
+    return refuse(
+        fmt::format("WorkerSpec::{} names core {}, which is not among the cores that it "
+                    "may be of ({})",
+                    name, cpu, os::cores_text(allowed)));
+  }
   return {};
 }
 
 }  // namespace
+
+Result<void> check_cpus(const WorkerSpec& spec, std::span<const int> allowed) {
+  STRATA_TRY(check_among("cpus", spec.cpus, allowed));
+  const std::span<const int> here = spec.cpus.empty() ? allowed : std::span(spec.cpus);
+  for (const auto& cpus : spec.sub_cpus) STRATA_TRY(check_among("sub_cpus", cpus, here));
+  for (const auto& cpus : spec.chip_cpus) STRATA_TRY(check_among("chip_cpus", cpus, here));
+  for (size_t i = 0; i < spec.workers.size(); ++i) {
+    const Result<void> child = check_cpus(spec.workers[i], here);
+    if (child) continue;
+    return Error(child.error().code(), Scope::kCall,
+                 fmt::format("Worker {}: {}", i, child.error().message()));
+  }
+  return {};
+}
 
 Result<void> check_spec(const WorkerSpec& spec) {
   if (spec.level < kLowestLevel || spec.level > 6) {
@@ -97,6 +161,12 @@ Result<void> check_spec(const WorkerSpec& spec) {
   if (spec.output.on_line && spec.output.mode != OutputMode::kForward) {
     return refuse("WorkerSpec::output.on_line takes lines in the mode kForward alone");
   }
+  STRATA_TRY(check_cpu_lists(spec));
+  if (spec.limits.huge_pages == HugePages::kExplicit && has_chips(spec)) {
+    return refuse(
+        "Limits::huge_pages kExplicit for a Worker with chips below it: a chip maps host memory by "
+        "ordinary pages");
+  }
   STRATA_TRY(check_limits(spec.limits));
   for (const int fd : spec.inherit_fds) {
     if (fd >= 0) continue;
@@ -137,6 +207,15 @@ Result<void> check_child_spec(const WorkerSpec& child, int parent_level) {
                fmt::format("the spec of a child Worker, with all that is below it, has {} bytes, "
                            "more than {}",
                            bytes, kWorkerSpecBytesMax));
+}
+
+uint64_t heap_page_bytes(const Limits& limits) {
+  if (limits.huge_pages != HugePages::kExplicit) return 4096;
+  return std::max<uint64_t>(os::memory_state().huge_page_bytes, 4096);
+}
+
+bool reserves_memory(const Limits& limits) {
+  return limits.reserve_memory || limits.huge_pages == HugePages::kExplicit;
 }
 
 uint32_t exit_grace_ms(const WorkerSpec& spec) {

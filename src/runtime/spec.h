@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "strata/result.h"
 #include "strata/worker_spec.h"
@@ -14,7 +15,12 @@ inline constexpr int kChildrenMax = 1024;  // of a Worker
 // kInvalidArgument that names the field, and where a Worker below is wrong, which one.
 Result<void> check_spec(const WorkerSpec& spec);
 // The same for a child of a Worker of that level.
+// Whether each core that it or a Worker below it names is among those that it can be of.
+Result<void> check_cpus(const WorkerSpec& spec, std::span<const int> allowed);
 Result<void> check_child_spec(const WorkerSpec& child, int parent_level);
+// What its heap is made of: bytes of a page, and whether they are taken with each segment.
+uint64_t heap_page_bytes(const Limits& limits);
+bool reserves_memory(const Limits& limits);
 // How long the children of such a Worker may take to exit and to be ready: child Workers need the
 // time of their own children too.
 uint32_t exit_grace_ms(const WorkerSpec& spec);

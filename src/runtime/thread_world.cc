@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "os/clock.h"
+#include "os/cores.h"
 #include "os/process.h"
 #include "runtime/pause.h"
 
@@ -77,7 +78,7 @@ ThreadWorld::ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::str
       signal_(std::move(signal)),
       kick_(std::move(kick)),
       watch_(std::move(watch)) {
-  const int cores = os::cores_in_affinity_mask();
+  const int cores = os::usable_cores();
   // On one core a spinner only keeps the other from what it waits for.
   if (cores == 1) {
     spin_ = {.free_spin_ns = 0, .linger_ns = 0};
@@ -95,6 +96,7 @@ Result<void> ThreadWorld::watch_server(os::ForkServer& server) {
   // what a leader is about to take.
   STRATA_TRY(engine_.add(server.event_fd(), kServer, EPOLLIN | EPOLLET));
   server_ = &server;
+  oom_kills_ = os::oom_kills();
   return {};
 }
 
@@ -216,10 +218,7 @@ void ThreadWorld::on_event(engine::Core& core, os::ServerEvent event) {
       lose(core, worker, event.text);
       break;
     case os::ServerEvent::kExited:
-      lose(core, worker,
-           child.note == nullptr ? event.text
-                                 : fmt::format("{}{}; the chip's device memory is lost with it",
-                                               event.text, child.note->where()));
+      lose(core, worker, why_ended(event, child));
       break;
     case os::ServerEvent::kStopped:
       child.stopped = true;
@@ -251,6 +250,19 @@ void ThreadWorld::lose_server(engine::Core& core, const std::string& why) {
     lose(core, worker,
          fmt::format("the fork server was lost, and all local children with it: {}", why));
   }
+}
+
+// A kill is told apart from one for lack of memory by the kernel's counts of those.
+std::string ThreadWorld::why_ended(const os::ServerEvent& event, const Child& child) {
+  std::string why = event.text;
+  if (child.note != nullptr) {
+    why += fmt::format("{}; the chip's device memory is lost with it", child.note->where());
+  }
+  if (event.status != -SIGKILL) return why;
+  const os::OomKills now = os::oom_kills();
+  why += os::oom_text(oom_kills_, now, os::cgroup_limits());
+  oom_kills_ = now;
+  return why;
 }
 
 void ThreadWorld::lose(engine::Core& core, uint32_t worker, const std::string& reason) {

@@ -21,6 +21,7 @@
 #include "os/epoll.h"
 #include "os/event_fd.h"
 #include "os/fork_server.h"
+#include "os/machine.h"
 #include "os/pid_fd.h"
 #include "os/shared_region.h"
 #include "os/timer_fd.h"
@@ -123,6 +124,7 @@ class ThreadWorld {
   ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::string path, os::Epoll events,
               os::Epoll engine, os::EventFd signal, os::EventFd kick, os::TimerFd watch);
   void on_event(engine::Core& core, os::ServerEvent event);
+  std::string why_ended(const os::ServerEvent& event, const Child& child);
   void lose(engine::Core& core, uint32_t worker, const std::string& reason);
   void lose_server(engine::Core& core, const std::string& why);
   // Policy of the waiters of this process.
@@ -140,6 +142,7 @@ class ThreadWorld {
   os::EventFd kick_;
   os::TimerFd watch_;
   os::ForkServer* server_ = nullptr;
+  os::OomKills oom_kills_;  // when a child's end was last looked at
   Maker maker_;
   OutputReader* output_ = nullptr;
   std::vector<Child> children_;

@@ -78,21 +78,21 @@ Result<std::unique_ptr<engine::WorkerEndpoint>> WorkerCore::make_endpoint() {
 }
 
 Result<void> WorkerCore::spawn(engine::Core& core, uint32_t worker) {
+  const bool is_chip = roster_.kind(worker) == runtime::RosterEntry::Kind::kChip;
+  device::ChipNote* const note = is_chip ? &chip_note(worker) : nullptr;
+  const uint64_t id = world_->expect_child(core, worker, note);
   const auto& endpoint = static_cast<const Endpoint&>(core.endpoint(worker));
   std::vector<int> fds = {endpoint.waker().region.fd(), hub_.fd(), world_->signal_fd(), heap_.fd()};
   for (const WorkerPlace::Heap& heap : place_.heaps) fds.push_back(heap.fd);
   if (place_.timeline != nullptr) fds.push_back(place_.timeline->fd());
-  device::ChipNote* note = nullptr;
-  if (roster_.kind(worker) == runtime::RosterEntry::Kind::kChip) {
+  if (is_chip) {
     fds.push_back(chip_notes_[worker].fd());
-    note = &chip_note(worker);
     note->reset();
   }
   if (output_) {
     STRATA_ASSIGN(const auto more, output_->open(worker));
     fds.insert(fds.end(), more.begin(), more.end());
   }
-  const uint64_t id = world_->expect_child(core, worker, note);
   return server_->spawn(id, runtime::encode(child_spec(core, worker)), fds);
 }
 

@@ -8,6 +8,8 @@
 #include "base/result.h"
 #include "os/build_id.h"
 #include "os/clock.h"
+#include "os/cores.h"
+#include "os/machine.h"
 #include "os/process.h"
 #include "runtime/spec.h"
 #include "runtime/worker_core_inl.h"
@@ -22,6 +24,27 @@ Error refuse(Code code, std::string text) {
 std::string path_of(const WorkerSpec& spec, const WorkerPlace& place) {
   if (!place.path.empty()) return place.path;
   return place.root_path.empty() ? fmt::format("L{}", spec.level) : place.root_path;
+}
+
+Result<os::SharedRegion> make_heap(const Limits& limits, const std::string& path) {
+  const uint64_t bytes = engine::heap_address_bytes(limits);
+  if (limits.huge_pages == HugePages::kExplicit) {
+    return os::SharedRegion::create_huge("strata-heap", bytes);
+  }
+  STRATA_ASSIGN(os::SharedRegion heap, os::SharedRegion::create("strata-heap", bytes));
+  if (limits.huge_pages == HugePages::kTransparent) {
+    const std::string given = os::kernel_settings().shm_huge_pages;
+    const bool none = given.empty() || given == "never" || given == "deny";
+    const Result<void> asked = none ? Result<void>() : heap.ask_for_huge_pages();
+    if (none || !asked) {
+      fmt::print(stderr,
+                 "strata: {}: ordinary pages serve for Limits::huge_pages kTransparent: {}\n", path,
+                 none ? "/sys/kernel/mm/transparent_hugepage/shmem_enabled is " +
+                            (given.empty() ? "not there" : given)
+                      : asked.error().message());
+    }
+  }
+  return heap;
 }
 
 uint64_t random_bits() {
@@ -42,9 +65,9 @@ Result<std::shared_ptr<WorkerCore>> WorkerCore::create(WorkerSpec spec, WorkerPl
   if (!os::fill_closed_stdio()) {
     return refuse(Code::kSystem, "stdin, stdout or stderr is closed, and /dev/null does not open");
   }
-  spec.limits.heap_bytes = (spec.limits.heap_bytes + 4095) / 4096 * 4096;
-  STRATA_ASSIGN(os::SharedRegion heap,
-                os::SharedRegion::create("strata-heap", engine::heap_address_bytes(spec.limits)));
+  const uint64_t page = runtime::heap_page_bytes(spec.limits);
+  spec.limits.heap_bytes = (spec.limits.heap_bytes + page - 1) / page * page;
+  STRATA_ASSIGN(os::SharedRegion heap, make_heap(spec.limits, path_of(spec, place)));
   STRATA_ASSIGN(os::SharedRegion hub, os::SharedRegion::create("strata-hub", mailbox::kHubBytes));
   std::unique_ptr<runtime::Timeline> timeline;
   if (place.path.empty()) {
@@ -70,11 +93,20 @@ WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap
   if (place_.timeline != nullptr) {
     recorder_ = place_.timeline->recorder(trace::Role::kParent, path_);
   }
-  const int cores = os::cores_in_affinity_mask();
-  core_ = std::make_unique<engine::Core>(engine::CoreOptions{
-      path_, spec_.limits, spec_.timeouts, random_bits(),
-      static_cast<uint32_t>(std::max(1, cores - 1)), spec_.restart == Restart::kOnFailure,
-      spec_.restart_limit, recorder_.get()});
+  const int cores = os::usable_cores();
+  engine::CoreOptions options{path_,
+                              spec_.limits,
+                              spec_.timeouts,
+                              random_bits(),
+                              static_cast<uint32_t>(std::max(1, cores - 1)),
+                              spec_.restart == Restart::kOnFailure,
+                              spec_.restart_limit,
+                              recorder_.get()};
+  options.heap_page_bytes = runtime::heap_page_bytes(spec_.limits);
+  if (runtime::reserves_memory(spec_.limits)) {
+    options.reserve = [this](uint64_t offset, uint64_t bytes) { return reserve(offset, bytes); };
+  }
+  core_ = std::make_unique<engine::Core>(std::move(options));
 }
 
 WorkerCore::~WorkerCore() {
@@ -89,6 +121,7 @@ Result<void> WorkerCore::init() {
                                          : "init was called before");
   }
   Result<void> started = must_not_drain("init");
+  if (started) started = runtime::check_cpus(spec_, os::cores_allowed());
   if (started) started = spec_.start == StartMethod::kInline ? start_inline() : start_children();
   if (started) started = wait_ready();
   if (!started) {
@@ -139,9 +172,11 @@ Result<void> WorkerCore::capture_output() {
     }
     return {};
   }
-  STRATA_ASSIGN(output_, runtime::OutputReader::create({spec_.output, path_, below}, [this] {
-                  return front_->look([](const engine::Core& core) { return !core.idle(); });
-                }));
+  STRATA_ASSIGN(
+      output_,
+      runtime::OutputReader::create({spec_.output, path_, below, place_.output_above}, [this] {
+        return front_->look([](const engine::Core& core) { return !core.idle(); });
+      }));
   world_->set_output(output_.get());
   return output_->start();
 }
@@ -177,6 +212,21 @@ Result<void> WorkerCore::wait_ready() {
                  path_);
   }
   return {};
+}
+
+// Of a new segment; the Error names what it would take to have them.
+Result<void> WorkerCore::reserve(uint64_t offset, uint64_t bytes) {
+  const Result<void> there = heap_.reserve(offset, bytes);
+  if (there) return {};
+  const bool huge = spec_.limits.huge_pages == HugePages::kExplicit;
+  return Error(Code::kResourceExhausted, Scope::kCall,
+               fmt::format("no memory for {} bytes of the shared heap: {}. {}", bytes,
+                           there.error().message(),
+                           huge ? "vm.nr_hugepages enlarges the pool that "
+                                  "Limits::huge_pages kExplicit takes from"
+                                : "Limits::reserve_memory asked for it to be there at once: free "
+                                  "some, or take smaller buffers"),
+               path_);
 }
 
 // ---------------------------------------------------------------- close

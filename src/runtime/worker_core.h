@@ -36,6 +36,7 @@ struct WorkerPlace {
   // Of the root; null: none. It outlives this Worker.
   const runtime::Timeline* timeline = nullptr;
   std::string root_path = {};  // of a root that is not "L4"
+  int output_above = -1;       // wakes who reads this process's output; -1: nobody does
 };
 
 class WorkerCore {
@@ -176,6 +177,7 @@ class WorkerCore {
   static Result<std::unique_ptr<engine::WorkerEndpoint>> make_endpoint();
   Result<void> spawn(engine::Core& core, uint32_t worker);
   Result<void> capture_output();
+  Result<void> reserve(uint64_t offset, uint64_t bytes);
   Result<void> wait_ready();
   Result<void> end_children();
   Result<registry::PreparePayload> payload_of(const Callable& callable) const;

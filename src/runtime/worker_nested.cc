@@ -70,6 +70,7 @@ runtime::ChildSpec WorkerCore::child_spec(const engine::Core& core, uint32_t wor
   for (const WorkerPlace::Heap& heap : place_.heaps) out.heap_bytes.push_back(heap.bytes.size());
   out.spin = world_->waiter_options();
   out.output = output_ != nullptr;
+  out.huge_pages = spec_.limits.huge_pages == HugePages::kTransparent;
   if (entry.kind == runtime::RosterEntry::Kind::kChip) out.chip = spec_.chip;
   if (place_.timeline != nullptr) out.timeline_bytes = place_.timeline->bytes();
   if (entry.spec) {
@@ -78,6 +79,9 @@ runtime::ChildSpec WorkerCore::child_spec(const engine::Core& core, uint32_t wor
     if (out.worker->child_server.empty()) out.worker->child_server = spec_.child_server;
     out.worker->output = {spec_.output.mode, spec_.output.lines_per_second};
   }
+  out.cpus = entry.cpus;
+  // The process of a Worker below is bound itself; that of the program is not.
+  if (out.cpus.empty() && place_.path.empty()) out.cpus = spec_.cpus;
   return out;
 }
 

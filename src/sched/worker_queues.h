@@ -38,16 +38,7 @@ class WorkerQueues {
     join(worker, pool);
     return worker;
   }
-  void open(uint32_t worker) {
-    Worker& w = workers_[worker];
-    STRATA_CHECK(!w.open);
-    const uint32_t came = w.closed ? 0 : 1;
-    w.open = true;
-    w.closed = false;
-    ++open_;
-    for_each_class(w, [&](Class& c) { ++c.open, c.coming -= came; });
-    link(worker);
-  }
+  void open(uint32_t worker);
   // Takes nothing any more, or nothing until it is opened again (`returns`). What it holds stays
   // until it is removed entry by entry.
   void close(uint32_t worker, bool returns = false);

@@ -5,6 +5,17 @@
 
 namespace strata::sched {
 
+inline void WorkerQueues::open(uint32_t worker) {
+  Worker& w = workers_[worker];
+  STRATA_CHECK(!w.open);
+  const uint32_t came = w.closed ? 0 : 1;
+  w.open = true;
+  w.closed = false;
+  ++open_;
+  for_each_class(w, [&](Class& c) { ++c.open, c.coming -= came; });
+  link(worker);
+}
+
 inline void WorkerQueues::close(uint32_t worker, bool returns) {
   Worker& w = workers_[worker];
   const bool was_coming = !w.open && !w.closed;

@@ -56,8 +56,8 @@ def inner(root, block):
     lines = f'#line {block.line} "{root}/docs/{block.page}.md"\n{code}'
     if DEFINES.search(block.code):
         return f'namespace {id_of(block)} {{\n{lines}}}\n'
-    head = f'[[maybe_unused]] static strata::Result<void> {id_of(block)}()'
-    return f'{head} {{\n{lines}return {{}};\n}}\n'
+    return (f'[[maybe_unused]] static strata::Result<void> {id_of(block)}() {{\n'
+            f'{lines}return {{}};\n}}\n')
 
 
 def main():

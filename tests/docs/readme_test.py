@@ -16,8 +16,8 @@ program = re.sub(r'\A(?://[^\n]*\n)*', '', program)
 if block is None or block.group(1).strip() != program.strip():
     faults.append('the first C++ block is not examples/02_graph/graph.cc')
 
-pages = [root / 'README.md', *(root / 'docs').rglob('*.md')]
-for page in pages + [*(root / 'examples').rglob('*.md')]:
+shown = [root / 'README.md', *(root / 'docs').rglob('*.md'), *(root / 'examples').rglob('*.md')]
+for page in shown:
     for link in pages.links_of(page.read_text(encoding='utf-8')):
         target, _, anchor = link.partition('#')
         if '://' in link:

@@ -18,7 +18,9 @@ ChildSpec nested() {
   host.library_path = {"/opt/a", "/opt/b"};
   host.inherit_fds = {5, 6};
   host.limits = {11, 12, 13, 14, 15};
-  host.timeouts = {21, 22, 23, 24, 25, 26};
+  host.timeouts = {21, 22, 23, 24, 25, 26, 27};
+  host.restart = Restart::kOnFailure;
+  host.restart_limit = 9;
   WorkerSpec rack;
   rack.level = 4;
   rack.allow_threads = true;
@@ -46,7 +48,10 @@ TEST(ChildSpec, ComesOverWhole) {
   EXPECT_EQ(host.limits.slots, 11u);
   EXPECT_EQ(host.limits.heap_bytes, 15u);
   EXPECT_EQ(host.timeouts.child_ready_ms, 21u);
-  EXPECT_EQ(host.timeouts.stall_report_ms, 26u);
+  EXPECT_EQ(host.timeouts.deadline_grace_ms, 26u);
+  EXPECT_EQ(host.timeouts.stall_report_ms, 27u);
+  EXPECT_EQ(host.restart, Restart::kOnFailure);
+  EXPECT_EQ(host.restart_limit, 9u);
   // Byte for byte: nothing that encode writes is left unread.
   EXPECT_EQ(encode(got), encode(nested()));
 }

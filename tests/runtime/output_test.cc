@@ -468,6 +468,23 @@ TEST(Output, OfATreeComesToTheTopWithThePathOfWhoWroteIt) {
   EXPECT_FALSE(bottom.is_stderr);
 }
 
+TEST(Output, OfATreeComesAlsoWhenItsRunHasEnded) {
+  Lines lines;
+  auto spec = pod(StartMethod::kFork, 1, 1);
+  lines.put_into(&spec);
+  auto worker = Worker::create(spec).value();
+  const auto middle = registered<print_here_and_below>(*worker, "middle");
+  worker->register_inner(local_function<print>("print")).value();
+  worker->init().value();
+  for (int i = 0; i < 20; ++i) {
+    const std::string text = "round " + std::to_string(i);
+    ASSERT_TRUE(run_one(*worker, middle, with_text(text)).ok());
+    // No call is made that would make anybody look.
+    ASSERT_TRUE(await([&] { return lines.has(text); }));
+  }
+  ASSERT_TRUE(worker->close().ok());
+}
+
 TEST(Output, OfAFailureTwoLevelsBelowEndsTheErrorOnce) {
   const Captured captured = in_a_process([&] {
     auto spec = level(5, StartMethod::kFork, 0, {pod(StartMethod::kFork, 1, 1)});

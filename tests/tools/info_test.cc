@@ -32,9 +32,9 @@ TEST(Text, LongTextGoesOnIndentedAndNoWordIsLost) {
 }
 
 TEST(Capacity, DescriptorsBoundTheChildren) {
-  EXPECT_EQ(children_by_descriptors(14), 0u);
-  EXPECT_EQ(children_by_descriptors(16), 1u);
-  EXPECT_EQ(children_by_descriptors(1024), 505u);
+  EXPECT_EQ(children_by_descriptors(15), 0u);
+  EXPECT_EQ(children_by_descriptors(19), 1u);
+  EXPECT_EQ(children_by_descriptors(1024), 252u);
   EXPECT_EQ(children_by_descriptors(1u << 20), kChildrenMax);
   EXPECT_EQ(children_by_descriptors(std::nullopt), kChildrenMax);
 }
