@@ -138,6 +138,28 @@ double death_of_a_leaf(bool below) {
   return took;
 }
 
+// SIGKILL of an idle leaf to the moment when its replacement is ready.
+double replacement() {
+  WorkerSpec spec;
+  spec.start = start_method();
+  spec.sub_workers = 1;
+  spec.restart = strata::Restart::kOnFailure;
+  auto worker = need(Worker::create(spec), "create");
+  need(worker->init(), "init");
+  sleep_us(kSettleUs);
+  const double begun = now_us();
+  kill(worker->sub_children()[0].pid, SIGKILL);
+  for (;;) {
+    const Worker::Child child = worker->sub_children()[0];
+    if (child.incarnation > 1 && child.state == strata::ChildState::kReady) break;
+    if (now_us() - begun > 10e6) fail("replacement", "none within 10 s");
+    sleep_us(50);
+  }
+  const double took = (now_us() - begun) / 1e3;
+  need(worker->close(), "close");
+  return took;
+}
+
 void death_group() {
   // Before this process has threads: later servers come from the first.
   need(need(Worker::create(tree(start_method(), 1, 1)), "create")->init(), "init");
@@ -145,6 +167,7 @@ void death_group() {
   figure("strata.death", median_of(count, kLimitMs, [] { return death_of_a_leaf(false); }), "ms");
   figure("strata.death.below", median_of(count, kLimitMs, [] { return death_of_a_leaf(true); }),
          "ms");
+  figure("strata.replaced", median_of(count, kLimitMs, replacement), "ms");
 }
 
 }  // namespace
