@@ -1,4 +1,6 @@
 // Children that are replaced: what becomes of tasks, callables and ids, and when it ends.
+#include <thread>
+
 #include "tests/runtime/chip_test_util.h"
 #include "tests/runtime/nested_util.h"
 
@@ -243,6 +245,58 @@ TEST(Restart, AChildThatCannotStartTheFirstTimeIsInitsErrorAndIsNotReplaced) {
   auto worker = Worker::create(spec).value();
   const auto init = worker->init();
   expect_error(init, Code::kEndpointFailed, "a child did not start");
+}
+
+TEST(Restart, ReplacementsLeaveNoDescriptorBehind) {
+  auto worker = started(lasting(2, 100));
+  const auto idle = registered<nothing>(*worker, "nothing");
+  const auto once = [&] {
+    return worker->run([&](Orchestrator& orch) { orch.submit_sub(idle, TaskArgs()).value(); });
+  };
+  once().value();
+  const size_t before = open_fds().size();
+  for (uint32_t i = 0; i < 10; ++i) {
+    ASSERT_EQ(::kill(worker->sub_children()[0].pid, SIGKILL), 0);
+    ASSERT_TRUE(await_state(*worker, 0, ChildState::kReady, i + 2));
+    once().value();
+  }
+  EXPECT_EQ(open_fds().size(), before);
+  worker->close().value();
+}
+
+TEST(Restart, ChildrenDieAndComeBackWhileSeveralThreadsSubmitAndWait) {
+  auto worker = started(lasting(3, 1000));
+  const auto idle = registered<nothing>(*worker, "nothing");
+  std::atomic<int> ended{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 40; ++i) {
+        const auto outcome = worker->run([&](Orchestrator& orch) {
+          for (int k = 0; k < 10; ++k) orch.submit_sub(idle, TaskArgs()).value();
+        });
+        if (!outcome) expect_error(outcome, Code::kEndpointFailed, "it may have run in part");
+      }
+      ++ended;
+    });
+  }
+  for (size_t victim = 0; ended < 3; ++victim) {
+    const Worker::Child child = worker->sub_children()[victim % 3];
+    if (child.state == ChildState::kReady || child.state == ChildState::kRunning) {
+      ::kill(child.pid, SIGKILL);
+    }
+    ::poll(nullptr, 0, 2);
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto all_ready = [&] {
+    for (const Worker::Child& child : worker->sub_children()) {
+      if (child.state != ChildState::kReady) return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(await(all_ready));
+  worker->run([&](Orchestrator& orch) { orch.submit_sub(idle, TaskArgs()).value(); }).value();
+  worker->close().value();
 }
 
 // ---------------------------------------------------------------- stopped children
