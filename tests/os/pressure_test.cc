@@ -76,14 +76,15 @@ TEST_F(Pressure, KillsAreCountedInTheGroupOfEitherVersionAndOnTheHost) {
 }
 
 TEST(OomText, NamesTheGroupThenTheHostThenNothing) {
-  const CgroupLimits limits{.memory_bytes = 4096};
+  CgroupLimits limits;
+  limits.memory_bytes = 4096;
   EXPECT_EQ(oom_text({}, {}, limits), "");
-  EXPECT_EQ(oom_text({3, 5, "/job"}, {3, 5, "/job"}, limits), "");
-  const std::string group = oom_text({3, 5, "/job"}, {4, 6, "/job"}, limits);
+  EXPECT_EQ(oom_text({3, "/job", 5}, {3, "/job", 5}, limits), "");
+  const std::string group = oom_text({3, "/job", 5}, {4, "/job", 6}, limits);
   EXPECT_NE(group.find("control group /job, whose limit is 4096 bytes, ran out of memory"),
             std::string::npos)
       << group;
-  const std::string host = oom_text({3, 5, "/job"}, {3, 6, "/job"}, limits);
+  const std::string host = oom_text({3, "/job", 5}, {3, "/job", 6}, limits);
   EXPECT_NE(host.find("the host ran out of memory"), std::string::npos) << host;
 }
 
