@@ -34,12 +34,12 @@ class Core final : private CoreData, private EndpointSink {
   // Its process stands: it is greeted, callables are replayed to it, then it takes tasks.
   void start_worker(uint32_t worker, base::Instant now);
   // Its process is gone: what it had not started goes back, the rest is an endpoint failure, whose
-  // text ends with `last_lines`. Where CoreOptions::restarts allows it, and `final` does not
-  // forbid, it is to be replaced.
+  // text ends with `last_lines`. CoreOptions::restarts, without `final`: it is to be replaced.
   void lose_worker(uint32_t worker, const std::string& reason, std::string last_lines = {},
                    bool final = false);
   // Workers to replace; for each then renew_worker, if it still wants that, or lose_worker.
   std::vector<uint32_t> take_replacements() { return std::exchange(replacements_, {}); }
+  bool is_ending(uint32_t worker) const { return workers_[worker].exiting; }  // was told to
   bool wants_replacement(uint32_t worker) const {
     return workers_[worker].state == WorkerState::kReplaced;
   }

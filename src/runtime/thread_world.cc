@@ -279,7 +279,7 @@ void ThreadWorld::lose(engine::Core& core, uint32_t worker, const std::string& r
   if (core.wants_replacement(worker)) {
     fmt::print(stderr, "strata: {} was lost ({}); another one takes its place, {} of {}\n", name,
                reason, core.incarnation(worker), core.options().restart_limit);
-  } else if (core.incarnation(worker) > 1) {
+  } else if (core.incarnation(worker) > 1 && !core.is_ending(worker)) {
     fmt::print(stderr, "strata: {} is lost for good: {}\n", name, core.loss_reason(worker));
   }
 }

@@ -129,7 +129,7 @@ TEST_F(Command, InfoTellsTheLimitsThatItRunsUnder) {
   const Outcome outcome = run("info --json", "ulimit -Sn 100;");
   ASSERT_TRUE(outcome.json().is_object()) << outcome.err;
   EXPECT_EQ(outcome.json()["limits"]["nofile"]["value"], 100);
-  EXPECT_TRUE(has(outcome.json()["limits"]["nofile"]["meaning"], "room for 43 children"));
+  EXPECT_TRUE(has(outcome.json()["limits"]["nofile"]["meaning"], "room for 21 children"));
 }
 
 TEST_F(Command, TheDoctorFindsThisMachineFitAndItsExitCodeSaysWhatItFound) {

@@ -171,7 +171,7 @@ TEST_F(Doctor, LimitsOfCoresAndTimeAreJudged) {
 
 TEST_F(Doctor, TooFewDescriptorsNameTheHardLimit) {
   facts_.nofile = 64;
-  expect(check_descriptors(probes_), Level::kWarning, "room for 25 children");
+  expect(check_descriptors(probes_), Level::kWarning, "room for 12 children");
   EXPECT_TRUE(has(check_descriptors(probes_).advice, "4096"));
   facts_.nofile = 14;
   expect(check_descriptors(probes_), Level::kProblem, "room for 0 children");
