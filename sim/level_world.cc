@@ -227,7 +227,7 @@ void LevelWorld::carry_out(const std::vector<engine::Kill>& kills,
   }
 }
 
-void LevelWorld::stalled(const char* what, base::Duration since) {
+void LevelWorld::stalled(const char* what, base::Duration since, const std::string&) {
   log_->add(scheduler().now(), who(), EventKind::kStall, static_cast<uint64_t>(since.ns));
   hooks_.stalled(what, since);
 }

@@ -78,7 +78,7 @@ class LevelWorld {
   void engine_sleep(bool leads, base::Instant until);
   void kick_engine();
   void carry_out(const std::vector<engine::Kill>& kills, const std::vector<engine::Punch>& punches);
-  void stalled(const char* what, base::Duration since);
+  void stalled(const char* what, base::Duration since, const std::string& where);
 
   // --- For the rest of the simulation.
   // A child's signal, or the kernel's: the flag of the hub was taken back before.

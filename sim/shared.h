@@ -11,6 +11,7 @@
 #include "sim/memory.h"
 #include "sim/options.h"
 #include "sim/oracle.h"
+#include "sim/overdue.h"
 #include "sim/placement.h"
 
 namespace strata::sim {
@@ -45,6 +46,7 @@ struct Shared {
   EventLog* log = nullptr;
   Checks checks;
   Placement placement;
+  Overdue overdue;
   Oracle oracle;
   FaultCounts faults;
   bool late = false;  // some control was answered too late

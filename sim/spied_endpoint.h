@@ -10,16 +10,22 @@
 #include "base/check.h"
 #include "engine/endpoint.h"
 #include "model/args.h"
+#include "sim/level_world.h"
 #include "sim/placement.h"
+#include "sim/shared.h"
 #include "sim/task_code.h"
 
 namespace strata::sim {
 
 class SpiedEndpoint final : public engine::WorkerEndpoint {
  public:
-  SpiedEndpoint(std::unique_ptr<engine::WorkerEndpoint> inner, Placement* placement,
-                uint32_t worker, model::MappedSegment heap)
-      : inner_(std::move(inner)), placement_(*placement), worker_(worker), heap_(heap) {}
+  SpiedEndpoint(std::unique_ptr<engine::WorkerEndpoint> inner, Shared* shared, uint32_t worker,
+                model::MappedSegment heap)
+      : inner_(std::move(inner)),
+        shared_(*shared),
+        placement_(shared->placement),
+        worker_(worker),
+        heap_(heap) {}
 
   std::optional<uint64_t> dispatch(const mailbox::TaskPost& post,
                                    std::span<const std::byte> args) override {
@@ -30,6 +36,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
     const std::optional<uint64_t> ticket = inner_->dispatch(post, args);
     if (ticket) {
       placement_.on_taken(worker_, name, *ticket);
+      shared_.overdue.on_given(worker_, name, *ticket, shared_.level->now());
     } else {
       placement_.on_refused(worker_, name);
     }
@@ -59,7 +66,10 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
   void fence() override { inner_->fence(); }
   bool has_news() const override { return inner_->has_news(); }
   bool has_news_ahead(uint32_t ahead) const override { return inner_->has_news_ahead(ahead); }
-  Result<void> poll(engine::EndpointSink& sink) override { return inner_->poll(sink); }
+  Result<void> poll(engine::EndpointSink& sink) override {
+    Sink spied(this, &sink);
+    return inner_->poll(spied);
+  }
   void set_where(std::string where) override { inner_->set_where(std::move(where)); }
   const std::string& where() const override { return inner_->where(); }
 
@@ -68,6 +78,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
    public:
     Sink(SpiedEndpoint* spy, engine::EndpointSink* sink) : spy_(*spy), sink_(*sink) {}
     void on_completion(const mailbox::Completion& completion) override {
+      spy_.shared_.overdue.on_seen(spy_.worker_, completion.ticket);
       sink_.on_completion(completion);
     }
     void on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) override {
@@ -84,6 +95,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
   };
 
   std::unique_ptr<engine::WorkerEndpoint> inner_;
+  Shared& shared_;
   Placement& placement_;
   uint32_t worker_;
   model::MappedSegment heap_;

@@ -19,6 +19,10 @@ int cores_in_affinity_mask();
 // Lets others run on this core; returns at once where nobody wants it.
 void yield_core();
 
+// Another number in every process that is a plain fork of this one, and in its forks. What was made
+// under another number belongs to another process. One load.
+uint32_t fork_generation();
+
 // What makes a fork without exec unsafe.
 struct ForkHazards {
   int other_threads = 0;

@@ -246,8 +246,9 @@ void ThreadWorld::carry_out(const std::vector<engine::Kill>& kills,
   }
 }
 
-void ThreadWorld::stalled(const char* what, base::Duration since) {
-  fmt::print(stderr, "strata: {} has waited {:.0f} s for {}\n", path_, since.seconds(), what);
+void ThreadWorld::stalled(const char* what, base::Duration since, const std::string& where) {
+  fmt::print(stderr, "strata: {} has waited {:.1f} s for {}; {}\n", path_, since.seconds(), what,
+             where);
 }
 
 }  // namespace strata::runtime

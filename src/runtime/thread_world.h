@@ -102,7 +102,7 @@ class ThreadWorld {
   void engine_sleep(bool leads, base::Instant until);
   void kick_engine() { kick_.signal(); }
   void carry_out(const std::vector<engine::Kill>& kills, const std::vector<engine::Punch>& punches);
-  void stalled(const char* what, base::Duration since);
+  void stalled(const char* what, base::Duration since, const std::string& where);
 
  private:
   ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::string path, os::Epoll events,

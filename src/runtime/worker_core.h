@@ -3,6 +3,9 @@
 // The public classes are thin over it. Any thread; see engine/front.h.
 #pragma once
 
+#include <unistd.h>
+
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,6 +14,7 @@
 #include "device/chip_note.h"
 #include "engine/front.h"
 #include "os/clock.h"
+#include "os/process.h"
 #include "os/shared_region.h"
 #include "runtime/child_spec.h"
 #include "runtime/chip_executor.h"
@@ -100,6 +104,12 @@ class WorkerCore {
 
   Result<void> wait_run(engine::RunRecord& run, std::optional<uint32_t> timeout_ms);
   void cancel_run(engine::RunRecord& run, std::optional<uint32_t> grace_ms);
+  Result<void> on_done(const std::shared_ptr<engine::RunRecord>& run,
+                       std::function<void(const Result<void>&)> callback);
+  // An Error in a forked copy of the process that made this Worker, tasks in children included.
+  Result<void> must_be_home(const char* what) const;
+  // Drops a reference; in such a copy it is kept for ever, so that nothing of the original ends.
+  static void let_go(std::shared_ptr<WorkerCore> core);
   // The last handle of a run went. Its error is logged where nobody has seen it: now, or, where the
   // run is not done, with the next submit or close that finds it done.
   void drop_run(std::shared_ptr<engine::RunRecord> run);
@@ -170,6 +180,8 @@ class WorkerCore {
   void finish_close();
   void log_unseen_errors();
 
+  const uint32_t generation_ = os::fork_generation();
+  const int pid_ = ::getpid();
   WorkerSpec spec_;
   WorkerPlace place_;
   std::string path_;
@@ -203,55 +215,5 @@ class WorkerCore {
   std::vector<std::shared_ptr<engine::RunRecord>> dropped_;
   std::atomic<bool> any_dropped_{false};
 };
-
-template <class Exec>
-void WorkerCore::add_inline(Exec& executor, engine::WorkerCaps caps) {
-  const auto number = static_cast<uint32_t>(inline_traces_.size());
-  inline_traces_.push_back(inline_trace(path_ + "/" + std::to_string(number)));
-  InlineTrace* const traced = inline_traces_.back().get();
-  auto run = [&executor, traced](const mailbox::TaskPost& post, std::span<const std::byte> args,
-                                 const std::atomic<bool>& cancelled) {
-    mailbox::TaskOutcome outcome;
-    const bool timed = mailbox::is_timed(post.deadline_ms, post.flags);
-    const int64_t began = timed ? os::monotonic_now().ns : 0;
-    if (traced != nullptr) traced->trace.begin(traced->endpoint->running(), post.callable);
-    executor.run(
-        post, args,
-        {[](const void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); },
-         &cancelled},
-        &outcome);
-    if (timed) {
-      outcome.started_ns = began;
-      outcome.ended_ns = os::monotonic_now().ns;
-      mailbox::judge_deadline(post.deadline_ms, &outcome);
-    }
-    if (traced != nullptr) traced->trace.end(outcome.outcome != mailbox::Outcome::kOk);
-    return engine::InlineOutcome{
-        outcome.outcome,
-        outcome.code,
-        {outcome.result.begin(), outcome.result.end()},
-        {reinterpret_cast<const char*>(outcome.text.data()), outcome.text.size()},
-        outcome.started_ns,
-        outcome.ended_ns};
-  };
-  auto control = [&executor, traced](uint32_t command, std::span<const std::byte> request) {
-    std::string text;
-    uint32_t code = 0;
-    const uint64_t since = traced != nullptr ? traced->trace.now() : 0;
-    if (command != mailbox::kCommandHello) {
-      code = executor.control(command, request, &text);
-      if (traced != nullptr) traced->trace.control(since, command, request, code);
-    }
-    const auto bytes = std::as_bytes(std::span(text));
-    return std::pair(code, std::vector<std::byte>(bytes.begin(), bytes.end()));
-  };
-  auto endpoint =
-      std::make_unique<engine::InlineEndpoint>(engine::InlineEndpoint::Runner{run, control});
-  if (traced != nullptr) traced->endpoint = endpoint.get();
-  front_->call([&](engine::Core& core) {
-    STRATA_CHECK(core.add_worker(std::move(endpoint), caps) == number);
-    core.start_worker(number, os::monotonic_now());
-  });
-}
 
 }  // namespace strata
