@@ -23,8 +23,13 @@ void Gate::pass() {
   while (scheduler->now() < paused_until) scheduler->block(paused_until);
 }
 
-Child::Child(Shared* shared, uint32_t worker, std::byte* region)
-    : shared_(shared), worker_(worker), region_(region), name_(fmt::format("child {}", worker)) {}
+Child::Child(Shared* shared, uint32_t worker, uint32_t incarnation, std::byte* region)
+    : shared_(shared),
+      worker_(worker),
+      incarnation_(incarnation),
+      region_(region),
+      name_(incarnation == 1 ? fmt::format("child {}", worker)
+                             : fmt::format("child {}#{}", worker, incarnation)) {}
 
 void Child::start() {
   process_ = shared_->machine->make_process();
@@ -41,7 +46,7 @@ void Child::start() {
   });
   fiber_ = shared_->scheduler->spawn(name_, [this] { main(); });
   process_->adopt(fiber_);
-  shared_->level->arrive({worker_, true, {}});
+  shared_->level->arrive({worker_, incarnation_, true, {}});
 }
 
 void Child::kill(const std::string& reason) {
@@ -49,7 +54,8 @@ void Child::kill(const std::string& reason) {
   shared_->note(name_, EventKind::kWorkerDeath, worker_);
   ++shared_->deaths;
   shared_->checks.on_death(worker_);
-  shared_->level->arrive({worker_, false, reason});
+  shared_->overdue.on_death(worker_);
+  shared_->level->arrive({worker_, incarnation_, false, reason});
   process_->die();  // unwinds at once where it is this very fiber
 }
 
@@ -124,9 +130,9 @@ void Child::run(const mailbox::TaskView& view, mailbox::TaskOutcome* out) {
                          fmt::format("{} is given a task of callable {}, which it does not have",
                                      name_, view.callable));
   }
-  shared_->timeline->begin_task(worker_, view.ticket);
+  shared_->timeline->begin_task(worker_, incarnation_, view.ticket);
   end_ = code_->run(view, [&] { return side_->cancelled(view) || past_deadline(view); });
-  shared_->timeline->end_task(worker_);
+  shared_->timeline->end_task(worker_, incarnation_);
   out->outcome = end_.outcome;
   out->code = end_.code;
   out->result = end_.result;
@@ -205,6 +211,9 @@ uint32_t Child::answer(uint32_t command, std::span<const std::byte> request, std
       return 0;
     case engine::Command::kDropMapping:
       return refuse("there are no chips here");
+    case engine::Command::kAddChildren:
+    case engine::Command::kActivate:
+      return refuse("there are no Workers here");
     case engine::Command::kUnregister:
       if (known == callables_.end() || known->second.generation != generation ||
           !known->second.committed) {
@@ -220,6 +229,12 @@ uint32_t Child::answer(uint32_t command, std::span<const std::byte> request, std
   }
   broken("an unknown command");
   return static_cast<uint32_t>(Code::kUnsupported);
+}
+
+std::vector<uint32_t> Child::callables() const {
+  std::vector<uint32_t> out;
+  for (const auto& [index, callable] : callables_) out.push_back(index);
+  return out;
 }
 
 void Child::wake() {

@@ -81,7 +81,7 @@ class GatedMemory {
 class Child {
  public:
   // `region` and the hub of `shared` are formatted.
-  Child(Shared* shared, uint32_t worker, std::byte* region);
+  Child(Shared* shared, uint32_t worker, uint32_t incarnation, std::byte* region);
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
@@ -99,6 +99,9 @@ class Child {
   bool started() const { return process_ != nullptr; }
   bool asleep() const { return asleep_; }
   const std::string& name() const { return name_; }
+  uint32_t worker() const { return worker_; }
+  uint32_t incarnation() const { return incarnation_; }
+  std::vector<uint32_t> callables() const;  // that it was given and not told to forget
 
  private:
   using Side = mailbox::ChildSide<GatedMemory>;
@@ -126,6 +129,7 @@ class Child {
 
   Shared* shared_;
   uint32_t worker_;
+  uint32_t incarnation_;
   std::byte* region_;
   std::string name_;
   uint64_t slowness_ = 1;

@@ -25,6 +25,8 @@ engine::CoreOptions core_options(const Options& options, trace::Recorder* record
   out.limits.callables = options.callables_max;
   out.limits.heap_bytes = options.heap_bytes;
   out.awake_max = options.awake_max;
+  out.restarts = options.replacements > 0;
+  out.restart_limit = options.replacements;
   out.timeouts.control_ms = options.control_ms;
   out.timeouts.deadline_grace_ms = options.deadline_grace_ms;
   out.timeouts.building_turn_ms = options.building_turn_ms;
@@ -51,8 +53,7 @@ Level::Level(Shared* shared)
       core_(core_options(shared->options, timeline_.parent())),
       world_(shared->machine, parent_, &hub_, shared->options, shared->log, hooks()),
       front_(world_, core_),
-      late_left_(shared->options.late_workers),
-      replacements_left_(shared->options.replacements) {
+      late_left_(shared->options.late_workers) {
   shared->level = &world_;
   shared->timeline = &timeline_;
   shared->heap = heap_.data();
@@ -68,7 +69,9 @@ LevelWorld::Hooks Level::hooks() {
   out.arrived = [this](engine::Core& core, const LevelWorld::Arrival& arrival) {
     arrived(core, arrival);
   };
-  out.kill = [this](const engine::Kill& kill) { end_by_engine(kill); };
+  out.kill = [this](engine::Core& core, const engine::Kill& kill) { end_by_engine(core, kill); };
+  out.endpoint = [this](uint32_t worker) { return make_endpoint(worker); };
+  out.spawn = [this](engine::Core& core, uint32_t worker) { return spawn(core, worker); };
   out.punch = [this](uint64_t offset, uint64_t bytes) {
     shared_->checks.on_reuse(offset, offset + bytes, "a segment that goes back");
     std::memset(heap_.data() + offset, 0, bytes);
@@ -86,7 +89,8 @@ LevelWorld::Hooks Level::hooks() {
 
 // The engine ends a child that answers too late or refuses what is registered: only where a fault
 // made it so.
-void Level::end_by_engine(const engine::Kill& kill) {
+void Level::end_by_engine(engine::Core& core, const engine::Kill& kill) {
+  if (kill.incarnation != core.incarnation(kill.worker)) return;
   shared_->note("parent", EventKind::kKill, kill.worker);
   if (ended_overdue(kill)) return;
   const FaultCounts& faults = shared_->faults;
@@ -152,20 +156,38 @@ void Level::add_late_worker() {
   });
 }
 
-uint32_t Level::add_child(engine::Core& core, engine::Pool pool) {
-  const uint32_t worker = core.worker_count();
+std::unique_ptr<engine::WorkerEndpoint> Level::make_endpoint(uint32_t worker) {
   std::byte* const region =
       regions_.emplace_back(std::make_unique<Pages>(mailbox::kRegionBytes))->data();
   auto endpoint = std::make_unique<Endpoint>(memory_, region, Waker{this, worker});
-  endpoint->set_where(fmt::format("pid {}", 1000 + worker));
+  endpoint->set_where(fmt::format("pid {}", 1000 + regions_.size()));
   parent_->drain();
-  shared_->placement.add_worker(worker, static_cast<uint32_t>(pool), false);
-  auto spied = std::make_unique<SpiedEndpoint>(
+  if (worker >= mailboxes_.size()) mailboxes_.resize(worker + 1);
+  mailboxes_[worker] = region;
+  return std::make_unique<SpiedEndpoint>(
       std::move(endpoint), shared_, worker,
       model::MappedSegment{heap_.data(), shared_->options.heap_bytes});
-  STRATA_CHECK(core.add_worker(std::move(spied), {.pool = pool}) == worker);
-  children_.push_back(std::make_unique<Child>(shared_, worker, region));
-  children_.back()->start();
+}
+
+bool Level::spawn(engine::Core& core, uint32_t worker) {
+  if (worker >= children_.size()) children_.resize(worker + 1);
+  if (children_[worker] != nullptr) past_.push_back(std::move(children_[worker]));
+  children_[worker] =
+      std::make_unique<Child>(shared_, worker, core.incarnation(worker), mailboxes_[worker]);
+  // The first ones always come to be.
+  if (core.incarnation(worker) > 1 && shared_->fault(shared_->options.spawn_fails)) {
+    ++shared_->faults.spawns;
+    return false;
+  }
+  children_[worker]->start();
+  return true;
+}
+
+uint32_t Level::add_child(engine::Core& core, engine::Pool pool) {
+  const uint32_t worker = core.worker_count();
+  shared_->placement.add_worker(worker, static_cast<uint32_t>(pool), false);
+  STRATA_CHECK(core.add_worker(make_endpoint(worker), {.pool = pool}) == worker);
+  spawn(core, worker);
   return worker;
 }
 
@@ -201,21 +223,23 @@ void Level::add_inline(engine::Core& core) {
   shared_->placement.add_worker(worker, static_cast<uint32_t>(engine::Pool::kSub), true);
   STRATA_CHECK(core.add_worker(std::make_unique<engine::InlineEndpoint>(std::move(runner))) ==
                worker);
-  world_.arrive({worker, true, {}});
+  world_.arrive({worker, 1, true, {}});
 }
 
 void Level::arrived(engine::Core& core, const LevelWorld::Arrival& arrival) {
+  const uint32_t worker = arrival.worker;
+  if (arrival.incarnation != core.incarnation(worker)) {
+    shared_->checks.fail(Verdict::kCorrectness, "an incarnation ends after the next has begun");
+  }
   if (arrival.started) {
-    if (core.worker_state(arrival.worker) == engine::Core::WorkerState::kLost) return;
-    core.start_worker(arrival.worker, world_.now());
+    if (core.worker_state(worker) == engine::Core::WorkerState::kLost) return;
+    core.start_worker(worker, world_.now());
     await_settled();
   } else {
-    core.lose_worker(arrival.worker, arrival.reason);
-    shared_->note("parent", EventKind::kWorkerLost, arrival.worker);
-    if (replacements_left_ > 0 && !no_more_) {
-      --replacements_left_;
-      add_child(core, static_cast<engine::Pool>(shared_->placement.pool_of(arrival.worker)));
-    }
+    core.lose_worker(worker, arrival.reason);
+    shared_->registrations.on_lost(worker);
+    shared_->note("parent", EventKind::kWorkerLost, worker, core.wants_replacement(worker));
+    if (core.wants_replacement(worker)) await_settled();
   }
   update_expectations(core);
 }
@@ -237,6 +261,7 @@ bool Level::all_workers_settled() const {
     const auto state = core_.worker_state(worker);
     if (state == engine::Core::WorkerState::kAdded ||
         state == engine::Core::WorkerState::kGreeted ||
+        state == engine::Core::WorkerState::kReplaced ||
         state == engine::Core::WorkerState::kReplaying) {
       return false;
     }
@@ -245,7 +270,7 @@ bool Level::all_workers_settled() const {
 }
 
 void Level::update_expectations(engine::Core& core) {
-  if (!no_more_ && late_left_ == 0 && replacements_left_ == 0 && all_workers_settled()) {
+  if (!no_more_ && late_left_ == 0 && all_workers_settled()) {
     no_more_ = true;
     core.expect_no_more_workers();
   }
@@ -256,7 +281,7 @@ void Level::note_fewest() {
   if (!no_more_) return;
   std::array<uint32_t, 2> now{};
   for (uint32_t worker = 0; worker < core_.worker_count(); ++worker) {
-    if (core_.worker_state(worker) != engine::Core::WorkerState::kReady) continue;
+    if (core_.worker_state(worker) == engine::Core::WorkerState::kLost) continue;
     ++now[shared_->placement.pool_of(worker)];
   }
   for (size_t pool = 0; pool < now.size(); ++pool) {
@@ -281,7 +306,6 @@ void Level::expect_no_more() {
   front_.call([&](engine::Core& core) {
     no_more_ = true;
     late_left_ = 0;
-    replacements_left_ = 0;
     core.expect_no_more_workers();
     note_fewest();
   });
@@ -521,6 +545,20 @@ Placement::Known Level::known(uint32_t task) const {
 bool Level::terminal(uint32_t task) const {
   const Placement::Known state = known(task);
   return state == Placement::Known::kOk || state == Placement::Known::kBad;
+}
+
+// Nothing is registered any more, and no control is on its way: what a child has still, it was told
+// to forget and refused to.
+void Level::check_forgotten() {
+  for (const auto& child : children_) {
+    if (child == nullptr || !child->alive()) continue;
+    for (const uint32_t index : child->callables()) {
+      if (core_.registry().uncertain(index, child->worker())) continue;
+      shared_->checks.fail(Verdict::kCorrectness,
+                           fmt::format("{} still has callable {}, which nobody has registered",
+                                       child->name(), index));
+    }
+  }
 }
 
 // ---------------------------------------------------------------- the end

@@ -118,6 +118,8 @@ class Level {
   void note_task(SimRun& run, Oracle::Task task, PlaceRule rule, uint32_t deadline_ms = 0);
   void withdraw_task(SimRun& run);
 
+  // After all callables were unregistered and all controls answered.
+  void check_forgotten();
   // Nothing may be left: after all workers are lost.
   void check_quiet();
 
@@ -130,10 +132,12 @@ class Level {
   using Endpoint = engine::LocalMailboxEndpoint<SimMemory, Waker>;
 
   LevelWorld::Hooks hooks();
-  void end_by_engine(const engine::Kill& kill);
+  void end_by_engine(engine::Core& core, const engine::Kill& kill);
   bool ended_overdue(const engine::Kill& kill);
   void arrived(engine::Core& core, const LevelWorld::Arrival& arrival);
   uint32_t add_child(engine::Core& core, engine::Pool pool);
+  std::unique_ptr<engine::WorkerEndpoint> make_endpoint(uint32_t worker);
+  bool spawn(engine::Core& core, uint32_t worker);
   void add_inline(engine::Core& core);
   void update_expectations(engine::Core& core);
   void await_settled();
@@ -152,10 +156,11 @@ class Level {
   LevelWorld world_;
   SimFront front_;
   std::vector<std::unique_ptr<Pages>> regions_;
+  std::vector<std::byte*> mailboxes_;             // by worker: of the incarnation that is made last
   std::vector<std::unique_ptr<Child>> children_;  // by worker; null for inline ones
+  std::vector<std::unique_ptr<Child>> past_;      // dead ones whose worker has another
   std::vector<std::unique_ptr<TaskCode>> inline_code_;
   uint32_t late_left_;
-  uint32_t replacements_left_;
   bool no_more_ = false;
   bool awaits_settled_ = false;
   std::vector<std::shared_ptr<SimBuffer>> buffers_;

@@ -213,18 +213,31 @@ void LevelWorld::kick_engine() {
   if (engine_ != nullptr) scheduler().wake(engine_);
 }
 
-void LevelWorld::carry_out(const std::vector<engine::Kill>& kills,
-                           const std::vector<engine::Punch>& punches) {
+void LevelWorld::kill(engine::Core& core, const engine::Kill& kill) {
   parent_->drain();
-  for (const engine::Kill& kill : kills) {
-    if (machine_->prng().chance(1, 2)) scheduler().yield();
-    hooks_.kill(kill);
-  }
+  if (machine_->prng().chance(1, 2)) scheduler().yield();
+  hooks_.kill(core, kill);
+}
+
+void LevelWorld::punch(const std::vector<engine::Punch>& punches) {
+  parent_->drain();
   for (const engine::Punch& punch : punches) {
     if (machine_->prng().chance(1, 2)) scheduler().yield();
     log_->add(scheduler().now(), who(), EventKind::kPunch, punch.heap_offset, punch.bytes);
     hooks_.punch(punch.heap_offset, punch.bytes);
   }
+}
+
+Result<std::unique_ptr<engine::WorkerEndpoint>> LevelWorld::make_endpoint(uint32_t worker) {
+  parent_->drain();
+  if (machine_->prng().chance(1, 2)) scheduler().yield();
+  return hooks_.endpoint(worker);
+}
+
+Result<void> LevelWorld::spawn(engine::Core& core, uint32_t worker) {
+  parent_->drain();
+  if (hooks_.spawn(core, worker)) return {};
+  return Error(Code::kSystem, Scope::kProcess, "no room for another process");
 }
 
 void LevelWorld::stalled(const char* what, base::Duration since, const std::string&) {

@@ -35,14 +35,18 @@ class LevelWorld {
   // A start or the end of a child, as the kernel would tell it.
   struct Arrival {
     uint32_t worker = 0;
+    uint32_t incarnation = 1;
     bool started = false;
     std::string reason;
   };
 
   // What the driver around the Front does.
   struct Hooks {
-    std::function<void(engine::Core&, const Arrival&)> arrived;  // with the token
-    std::function<void(const engine::Kill&)> kill;
+    std::function<void(engine::Core&, const Arrival&)> arrived;    // with the token
+    std::function<void(engine::Core&, const engine::Kill&)> kill;  // with the token
+    std::function<std::unique_ptr<engine::WorkerEndpoint>(uint32_t worker)> endpoint;
+    // With the token; false where the kernel has no room for the process.
+    std::function<bool(engine::Core&, uint32_t worker)> spawn;
     std::function<void(uint64_t heap_offset, uint64_t bytes)> punch;
     std::function<void(const char* what, base::Duration since)> stalled;
     std::function<void()> busy_loop;  // a leader that never comes to sleep
@@ -77,7 +81,10 @@ class LevelWorld {
   void arm_watch();
   void engine_sleep(bool leads, base::Instant until);
   void kick_engine();
-  void carry_out(const std::vector<engine::Kill>& kills, const std::vector<engine::Punch>& punches);
+  void kill(engine::Core& core, const engine::Kill& kill);
+  void punch(const std::vector<engine::Punch>& punches);
+  Result<std::unique_ptr<engine::WorkerEndpoint>> make_endpoint(uint32_t worker);
+  Result<void> spawn(engine::Core& core, uint32_t worker);
   void stalled(const char* what, base::Duration since, const std::string& where);
 
   // --- For the rest of the simulation.

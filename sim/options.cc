@@ -116,6 +116,7 @@ void draw_faults(Draw& draw, Options& o) {
   o.refuse_undo = draw.often_zero(800, 200);
   o.spurious_wake = draw.often_zero(500, 300);
   o.doubled_wake = draw.often_zero(500, 300);
+  o.spawn_fails = draw.often_zero(600, 500);
 }
 
 void draw_ends(Draw& draw, Options& o) {
@@ -216,10 +217,10 @@ std::string describe(const Options& o) {
       o.deadline, o.deadline_ms_max, o.hang, o.deadline_grace_ms, o.cancel_grace, o.on_done);
   out += fmt::format(
       "  faults  fail_task {} long_task {} kills {} kill_all {} gap {} ns pauses {} of {} ns slow "
-      "{} slow_control {} refuse prepare {} commit {} undo {} spurious {} doubled {}\n",
+      "{} slow_control {} refuse prepare {} commit {} undo {} spurious {} doubled {} spawn {}\n",
       o.fail_task, o.long_task, o.kills, o.kill_all, o.fault_gap_ns, o.pauses, o.pause_ns,
       o.slow_child, o.slow_control, o.refuse_prepare, o.refuse_commit, o.refuse_undo,
-      o.spurious_wake, o.doubled_wake);
+      o.spurious_wake, o.doubled_wake, o.spawn_fails);
   out += fmt::format("  waits   spin_looks {} child_spin {} ns watch {} ns\n", o.spin_looks,
                      o.child_spin_ns, o.watch_ns);
   return out;

@@ -28,7 +28,7 @@ struct Options {
   uint32_t next_workers = 0;  // of these, in the pool of NEXT_LEVEL children
   uint32_t late_workers = 0;  // that come later
   uint32_t inline_workers = 0;
-  uint32_t replacements = 0;  // for lost ones
+  uint32_t replacements = 0;  // of each lost one, at most
   uint32_t slots = 256;
   uint32_t depth = 16;
   uint32_t awake_max = 1;
@@ -89,6 +89,7 @@ struct Options {
   int64_t pause_ns = 1'000'000;
   uint32_t slow_child = 0;    // chance of each child to be slow
   uint32_t slow_control = 0;  // a control is answered too late
+  uint32_t spawn_fails = 0;   // of a replacement
   uint32_t refuse_prepare = 0;
   uint32_t refuse_commit = 0;
   uint32_t refuse_undo = 0;

@@ -39,6 +39,12 @@ void Overdue::on_end(uint32_t worker, Checks::Name name, int64_t ended_ns) {
   if (part != parts_.end()) part->second.ended_ns = ended_ns;
 }
 
+void Overdue::on_death(uint32_t worker) {
+  for (auto& [key, part] : parts_) {
+    if (part.worker == worker) part.seen = true;
+  }
+}
+
 // At least one task in its queue may have been there, and run, for so long.
 std::string Overdue::why_not(uint32_t worker, base::Instant now) {
   bool any = false;

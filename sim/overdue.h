@@ -30,6 +30,8 @@ class Overdue {
   void on_seen(uint32_t worker, uint64_t ticket);
   // Its code begins; `told` is when its child says that it began, which is after it was taken.
   void on_start(uint32_t worker, Checks::Name name, int64_t told_ns);
+  // Its process is gone.
+  void on_death(uint32_t worker);
   // Of every task. `ended_ns`: as the child will say.
   void on_end(uint32_t worker, Checks::Name name, int64_t ended_ns);
 

@@ -13,6 +13,7 @@
 #include "sim/oracle.h"
 #include "sim/overdue.h"
 #include "sim/placement.h"
+#include "sim/registrations.h"
 
 namespace strata::sim {
 
@@ -29,9 +30,10 @@ struct FaultCounts {
   uint32_t deadlines = 0;  // a wait or a control passed its deadline
   uint32_t cancels = 0;    // that changed an outcome
   uint32_t wakes = 0;      // spurious or doubled
+  uint32_t spawns = 0;     // of a replacement, that failed
   uint32_t kinds() const {
     return (kills > 0) + (task_failures > 0) + (refusals > 0) + (full > 0) + (deadlines > 0) +
-           (cancels > 0);
+           (cancels > 0) + (spawns > 0);
   }
 };
 
@@ -47,11 +49,13 @@ struct Shared {
   Checks checks;
   Placement placement;
   Overdue overdue;
+  Registrations registrations{&checks};
   Oracle oracle;
   FaultCounts faults;
   bool late = false;  // some control was answered too late
   bool calm = false;  // faults are over
-  // The fewest workers of each pool that took tasks at some moment when no other was to come.
+  // The fewest workers of each pool that were not lost for good at some moment when no other was to
+  // come.
   std::array<uint32_t, 2> fewest = {~0u, ~0u};
   uint32_t deaths = 0;
 

@@ -217,7 +217,8 @@ void Simulation::take_down(User& user) {
   while (!level_.buffers().empty()) level_.release_buffer(*level_.buffers().back());
   while (!level_.callables().empty()) level_.unregister_callable(*level_.callables().back());
   level_.front().wait("the last controls", base::Instant::never(),
-                      [&](engine::Core& core) { return core.idle(); });
+                      [&](engine::Core& core) { return core.at_rest(); });
+  level_.check_forgotten();
   stage_.close();
 }
 

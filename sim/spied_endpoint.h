@@ -1,5 +1,5 @@
-// SpiedEndpoint: an endpoint as it is, and what passes it is shown to the Placement checker.
-// From the fibers that step the engine.
+// SpiedEndpoint: an endpoint as it is, and what passes it is shown to the Placement and
+// Registrations checkers. From the fibers that step the engine.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "model/args.h"
 #include "sim/level_world.h"
 #include "sim/placement.h"
+#include "sim/registrations.h"
 #include "sim/shared.h"
 #include "sim/task_code.h"
 
@@ -24,6 +25,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
       : inner_(std::move(inner)),
         shared_(*shared),
         placement_(shared->placement),
+        registrations_(shared->registrations),
         worker_(worker),
         heap_(heap) {}
 
@@ -33,6 +35,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
     STRATA_CHECK(decoded.ok());
     const Checks::Name name = TaskOrders::decode(decoder_.scalars()).name();
     placement_.on_dispatch(worker_, name);
+    registrations_.on_dispatch(worker_, post.callable);
     const std::optional<uint64_t> ticket = inner_->dispatch(post, args);
     if (ticket) {
       placement_.on_taken(worker_, name, *ticket);
@@ -56,7 +59,9 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
   bool has_room() override { return inner_->has_room(); }
   void cancel_through(uint64_t ticket) override { inner_->cancel_through(ticket); }
   Result<void> control(uint32_t command, std::span<const std::byte> request) override {
-    return inner_->control(command, request);
+    Result<void> posted = inner_->control(command, request);
+    if (posted) registrations_.on_control(worker_, command, request);
+    return posted;
   }
   bool control_outstanding() const override { return inner_->control_outstanding(); }
   bool needs_wake() override { return inner_->needs_wake(); }
@@ -82,6 +87,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
       sink_.on_completion(completion);
     }
     void on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) override {
+      spy_.registrations_.on_reply(spy_.worker_, code);
       sink_.on_reply(command, code, bytes);
     }
     void on_abandoned(uint64_t task, uint64_t ticket, bool started) override {
@@ -97,6 +103,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
   std::unique_ptr<engine::WorkerEndpoint> inner_;
   Shared& shared_;
   Placement& placement_;
+  Registrations& registrations_;
   uint32_t worker_;
   model::MappedSegment heap_;
   model::ArgsDecoder decoder_;

@@ -33,25 +33,26 @@ trace::Host SimTimeline::host() {
   return {.ticks = &virtual_ticks, .context = scheduler_};
 }
 
-SimTimeline::Child& SimTimeline::child(uint32_t worker) {
-  if (worker >= children_.size()) children_.resize(worker + 1);
-  Child& out = children_[worker];
+SimTimeline::Child& SimTimeline::child(Who who) {
+  Child& out = children_[who];
   if (!out.recorder) {
+    const auto [worker, incarnation] = who;
     out.recorder = std::make_unique<trace::Recorder>(
         region_, host(),
-        trace::Recorder::Who{worker + 2, trace::Role::kSub, fmt::format("L3/{}", worker)});
+        trace::Recorder::Who{worker << 16 | incarnation, trace::Role::kSub,
+                             fmt::format("L3/{}#{}", worker, incarnation)});
   }
   return out;
 }
 
-void SimTimeline::begin_task(uint32_t worker, uint64_t ticket) {
-  Child& at = child(worker);
+void SimTimeline::begin_task(uint32_t worker, uint32_t incarnation, uint64_t ticket) {
+  Child& at = child({worker, incarnation});
   at.task = {.start = at.recorder->now(), .id = ticket, .kind = Kind::kTask};
   at.recorder->begin(0, at.task);
 }
 
-void SimTimeline::end_task(uint32_t worker) {
-  Child& at = child(worker);
+void SimTimeline::end_task(uint32_t worker, uint32_t incarnation) {
+  Child& at = child({worker, incarnation});
   at.task.end = at.recorder->now();
   ++at.pushed;
   at.recorder->end(0, at.task);
@@ -96,7 +97,8 @@ std::string SimTimeline::judge_parent(const Region::RingInfo& ring, uint64_t sub
 
 std::string SimTimeline::judge_child(const Region::RingInfo& ring,
                                      const Region::RingInfo& parent) const {
-  const uint32_t worker = ring.pid - 2;
+  const uint32_t worker = ring.pid >> 16;
+  const uint32_t incarnation = ring.pid & 0xffff;
   struct Given {
     uint64_t since = 0;
     uint64_t done = ~uint64_t{0};
@@ -117,7 +119,7 @@ std::string SimTimeline::judge_child(const Region::RingInfo& ring,
       return fmt::format("the spans of worker {} do not follow each other", worker);
     }
     until = task.end;
-    const auto found = given.find(task.id);
+    const auto found = given.find(trace::ticket_of(incarnation, task.id));
     if (found == given.end()) {
       if (parent.dropped > 0) continue;
       return fmt::format("worker {} ran ticket {}, which was not dispatched", worker, task.id);
@@ -129,9 +131,10 @@ std::string SimTimeline::judge_child(const Region::RingInfo& ring,
           task.id, worker);
     }
   }
-  if (ring.events + ring.dropped != children_[worker].pushed) {
+  const uint64_t pushed = children_.at({worker, incarnation}).pushed;
+  if (ring.events + ring.dropped != pushed) {
     return fmt::format("worker {} wrote {} events; {} are kept and {} counted as dropped", worker,
-                       children_[worker].pushed, ring.events, ring.dropped);
+                       pushed, ring.events, ring.dropped);
   }
   return {};
 }

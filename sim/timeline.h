@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,8 +27,8 @@ class SimTimeline {
   trace::Recorder* parent() { return parent_.get(); }
 
   // Around a task of a child. Whoever is killed in between never comes to end_task.
-  void begin_task(uint32_t worker, uint64_t ticket);
-  void end_task(uint32_t worker);
+  void begin_task(uint32_t worker, uint32_t incarnation, uint64_t ticket);
+  void end_task(uint32_t worker, uint32_t incarnation);
 
   // What is wrong; empty where nothing is. When all runs are done.
   std::string judge(uint64_t submits) const;
@@ -38,7 +39,8 @@ class SimTimeline {
     trace::Event task;
     uint64_t pushed = 0;
   };
-  Child& child(uint32_t worker);
+  using Who = std::pair<uint32_t, uint32_t>;  // worker, incarnation
+  Child& child(Who who);
   trace::Host host();
   std::string judge_parent(const trace::Region::RingInfo& ring, uint64_t submits) const;
   std::string judge_child(const trace::Region::RingInfo& ring,
@@ -48,7 +50,7 @@ class SimTimeline {
   Pages pages_;
   trace::Region region_;
   std::unique_ptr<trace::Recorder> parent_;
-  std::vector<Child> children_;  // by worker
+  std::map<Who, Child> children_;
 };
 
 }  // namespace strata::sim

@@ -266,7 +266,8 @@ bool User::must_be_taken(const Draft& draft) const {
     if (!buffer->live) return false;
   }
   const auto fits = [&](uint32_t worker) {
-    return worker < level_.worker_count() && level_.is_up(worker) &&
+    return worker < level_.worker_count() &&
+           (level_.is_up(worker) || level_.core().is_returning(worker)) &&
            shared_.placement.pool_of(worker) == static_cast<uint32_t>(draft.pool) &&
            has_callable(*draft.callable, worker);
   };

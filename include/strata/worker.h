@@ -17,6 +17,7 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -30,6 +31,17 @@
 #include "strata/worker_spec.h"
 
 namespace strata {
+
+// What a child does now.
+enum class ChildState : uint8_t {
+  kStarting = 1,  // its process is made, or is told what is registered; it takes no task yet
+  kReady = 2,     // it has nothing to do
+  kRunning = 3,   // it has tasks
+  kStopped = 4,   // by SIGSTOP or the like; its tasks wait, and fail only by their deadlines
+  kReplaced = 5,  // its process has ended, and the next one is not made yet
+  kDead = 6,      // for good
+};
+STRATA_PUBLIC std::string_view name_of(ChildState state);
 
 class STRATA_PUBLIC Worker {
  public:
@@ -56,9 +68,16 @@ class STRATA_PUBLIC Worker {
   Result<InnerReceipt> register_inner(const Callable& callable, std::vector<int> workers = {});
   Result<void> unregister_inner(const InnerReceipt& receipt);
 
-  // A Worker below this one, of a smaller level, started by init. Gives its worker id: 0, 1, ... in
-  // order; the SUB children have the ids after the last. Before init.
-  Result<int> add_worker(WorkerSpec child);
+  // A Worker below this one, of a smaller level. Before init it is started by init; after init,
+  // also while runs are in flight, at once, and the call returns when it is ready, with all that is
+  // registered for it. Gives its worker id: before init 0, 1, ... in order, and the SUB children
+  // have the ids after the last; later the next one that was never given. `path`: worker ids from
+  // this Worker down to the one that gets it, which its parents ask behind the tasks that they run;
+  // empty: this one. Not with StartMethod::kInline once init has run.
+  Result<int> add_worker(WorkerSpec child, const std::vector<int>& path = {});
+  // `count` more SUB children, likewise, all or none: their worker ids. Before init these hold as
+  // long as no Worker is added there.
+  Result<std::vector<int>> add_sub_workers(int count, const std::vector<int>& path = {});
 
   // Starts the children and waits until all are READY, each with all that is below it. With
   // StartMethod::kFork the process must have one thread still (or allow_threads).
@@ -98,12 +117,16 @@ class STRATA_PUBLIC Worker {
   Result<ChipUsage> chip_usage(int chip) const;
 
   struct Child {
-    int pid;
-    bool alive;
-    uint64_t tasks_done;
+    int pid = 0;  // of the process that there is, or was last; 0 before the first
+    bool alive = false;
+    uint64_t tasks_done = 0;  // of all incarnations
+    int id = 0;               // worker id
+    ChildState state = ChildState::kStarting;
+    uint32_t incarnation = 1;  // it was replaced one time less
   };
+  // By worker id, rising. Those of StartMethod::kInline are no children.
   std::vector<Child> sub_children() const;
-  std::vector<Child> next_level_children() const;  // by worker id, from 0
+  std::vector<Child> next_level_children() const;
 
  private:
   friend class Chip;

@@ -16,6 +16,12 @@ enum class StartMethod : uint8_t {
   kFork = 2,    // a fork server, forked by init() while the process has one thread
 };
 
+// What a Worker does when one of its local children (SUB, chip, child Worker) ends unasked.
+enum class Restart : uint8_t {
+  kNever = 1,      // it stays lost; its work goes to the others
+  kOnFailure = 2,  // another process takes its worker id, up to WorkerSpec::restart_limit times
+};
+
 // Each is reached as a clean Error that names the field.
 struct Limits {
   uint32_t slots = 16'384;            // tasks that are submitted and not yet terminal
@@ -35,19 +41,24 @@ struct WorkerSpec {
   int level = 3;        // 3 host, 4 pod, 5 supernode, 6 cluster
   int sub_workers = 0;  // helper processes for plain callables, at most 1024
   int chips = 0;        // at most 1024; their worker ids are 0 to chips - 1
-  ChipSpec chip;
+  ChipSpec chip = {};
   StartMethod start = StartMethod::kFork;
-  bool allow_threads = false;             // fork although other threads exist; see the user guide
-  std::vector<std::string> library_path;  // folders where NativeImport finds its libraries
-  std::vector<int> inherit_fds;           // descriptors that the children keep
+  bool allow_threads = false;  // fork although other threads exist; see the user guide
+  std::vector<std::string> library_path = {};  // folders where NativeImport finds its libraries
+  std::vector<int> inherit_fds = {};           // descriptors that the children keep
   // A file that close() writes: what every process below this Worker did, and when; Perfetto opens
   // it. Empty: the environment's STRATA_TIMELINE, and where that is not set none. Only the topmost
   // Worker of a process tree writes one. See docs/timeline.md.
   std::string timeline = {};
   // Of all processes below the topmost Worker, whose option alone counts.
   OutputSpec output = {};
-  Limits limits;
-  Timeouts timeouts;
+  // What ran in a child that is replaced has failed; what had not started waits for the next one. A
+  // chip starts empty: its device memory is lost. A replacement that ends before it is ready counts
+  // too; after the last one the child is lost for good.
+  Restart restart = Restart::kNever;
+  uint32_t restart_limit = 3;  // replacements of each child
+  Limits limits = {};
+  Timeouts timeouts = {};
   // Workers below this one, each of a smaller level; their ids are 0, 1, ... in this order, those
   // of the SUB children come after them. Worker::add_worker appends one.
   std::vector<WorkerSpec> workers = {};

@@ -44,6 +44,15 @@ struct ChipNote {
   }
   void end() { doing.store(static_cast<uint32_t>(Doing::kNothing), std::memory_order_relaxed); }
 
+  // For the chip that takes the place of a lost one, before it starts.
+  void reset() {
+    end();
+    for (std::atomic<uint64_t>* count : {&memory_bytes, &used_bytes, &peak_bytes, &mappings,
+                                         &mapped_bytes, &mappings_made, &copied_in, &copied_out}) {
+      count->store(0, std::memory_order_relaxed);
+    }
+  }
+
   // " in kernel 'scale', block 3 of 8", or " while it loaded kernel 'scale'", or nothing.
   std::string where() const;
 };

@@ -34,109 +34,7 @@ std::string text_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Core::Core(CoreOptions options)
-    : options_(std::move(options)),
-      sched_({.slots = options_.limits.slots,
-              .depth = options_.limits.depth,
-              .buffers = options_.limits.buffers}),
-      registry_(options_.limits.callables),
-      trace_(options_.trace, registry_),
-      buffers_(options_.uid_high, options_.limits.buffers),
-      heap_(options_.limits) {}
-
-// ---------------------------------------------------------------- workers
-
-uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps caps) {
-  const uint32_t worker = sched_.add_worker(static_cast<uint32_t>(caps.pool));
-  STRATA_CHECK(worker == workers_.size());
-  WorkerEntry& entry = workers_.emplace_back();
-  entry.caps = caps;
-  pool_transfers_[static_cast<size_t>(caps.pool)] = caps.transfers;
-  pool_kinds_[static_cast<size_t>(caps.pool)] |= caps.kinds;
-  refs_ = refs_ || caps.nested || caps.transfers != kInPlace;
-  any_notes_news_ = any_notes_news_ || caps.notes_news;
-  if (caps.notes_news) news_.cover(worker);
-  entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
-  if (entry.inline_endpoint != nullptr) inline_.push_back(entry.inline_endpoint);
-  entry.endpoint = std::move(endpoint);
-  return worker;
-}
-
-void Core::start_worker(uint32_t worker, base::Instant now) {
-  WorkerEntry& entry = workers_[worker];
-  STRATA_CHECK(entry.state == WorkerState::kAdded);
-  entry.state = WorkerState::kGreeted;
-  if (entry.exiting) return;
-  ++controls_open_;
-  const Result<void> greeted = entry.endpoint->control(static_cast<uint32_t>(Command::kHello), {});
-  STRATA_CHECK(greeted.ok());
-  control_posted(worker, now);
-}
-
-void Core::lose_worker(uint32_t worker, const std::string& reason, std::string last_lines) {
-  WorkerEntry& entry = workers_[worker];
-  if (entry.state == WorkerState::kLost) return;
-  polled_ = worker;
-  // What it completed before its end counts.
-  if (const Result<void> last = entry.endpoint->poll(*this); !last) {
-    STRATA_MARK("engine: a lost worker's mailbox is corrupt");
-  }
-  const bool was_ready = entry.state == WorkerState::kReady;
-  // The greeting is counted, but stands in no list.
-  if (entry.state == WorkerState::kGreeted && entry.control_posted) --controls_open_;
-  entry.state = WorkerState::kLost;
-  // How the process ended says less than why it was made to.
-  entry.loss = entry.doubt.empty() ? reason : fmt::format("{}; {}", entry.doubt, reason);
-  entry.last_lines = std::move(last_lines);
-  if (trace_.on()) [[unlikely]]
-    trace_.worker_gone(worker, entry.loss, entry.exiting);
-  sched_.close_worker(worker);
-  if (was_ready) entry.endpoint->abandon(*this);
-  entry.condemned.reset();
-  entry.control_posted = false;
-  controls_open_ -= static_cast<uint32_t>(entry.controls.size());
-  entry.controls.clear();
-  registry_.on_worker_lost(worker, entry.loss);
-  notable_ = true;
-}
-
-std::string Core::worker_name(uint32_t worker) const {
-  return fmt::format("{}/{} {}", options_.path, worker, workers_[worker].endpoint->where());
-}
-
-void Core::ask_exit(base::Instant now) {
-  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-    WorkerEntry& entry = workers_[worker];
-    if (entry.state == WorkerState::kLost || entry.exiting) continue;
-    if (entry.inline_endpoint != nullptr) continue;
-    entry.exiting = true;
-    post_controls(worker, now);
-  }
-}
-
-void Core::note_busy(uint32_t worker) {
-  if (workers_[worker].busy || workers_[worker].caps.notes_news) return;
-  workers_[worker].busy = true;
-  busy_.push_back(worker);
-}
-
-void Core::doubt(uint32_t worker, std::string reason) {
-  WorkerEntry& entry = workers_[worker];
-  if (!entry.doubt.empty()) return;
-  entry.doubt = reason;
-  entry.doubted = true;
-  kills_.push_back({worker, std::move(reason)});
-}
-
-// It did not take what is registered. A child is ended; calls in this process are only left alone.
-void Core::refuse_worker(uint32_t worker, const std::string& reason) {
-  if (workers_[worker].inline_endpoint == nullptr) {
-    doubt(worker, reason);
-  } else {
-    STRATA_MARK("engine: an inline worker is refused");
-    lose_worker(worker, reason);
-  }
-}
+Core::Core(CoreOptions options) : CoreData(std::move(options)) {}
 
 // ---------------------------------------------------------------- stepping
 
@@ -231,7 +129,7 @@ void Core::on_completion(const mailbox::Completion& completion) {
   ++workers_[worker].tasks_done;
   if (trace_.on()) [[unlikely]] {
     const bool ok = completion.outcome == mailbox::Outcome::kOk;
-    trace_.completed(traced(index), {worker, completion.ticket},
+    trace_.completed(traced(index), placed(worker, completion.ticket),
                      ok ? sched::Outcome::kOk : sched::Outcome::kTaskFailed);
   }
   if (completion.outcome == mailbox::Outcome::kOk) [[likely]] {
@@ -264,9 +162,9 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
   left_worker(index);
   if (trace_.on()) [[unlikely]] {
     if (started) {
-      trace_.completed(traced(index), {worker, ticket}, sched::Outcome::kEndpointFailed);
+      trace_.completed(traced(index), placed(worker, ticket), sched::Outcome::kEndpointFailed);
     } else {
-      trace_.taken_back(traced(index), {worker, ticket});
+      trace_.taken_back(traced(index), placed(worker, ticket));
     }
   }
   if (!started && sched_.slot(index).member) {
@@ -430,7 +328,7 @@ void Core::dispatch(sched::Assignment assignment) {
     return;
   }
   if (trace_.on()) [[unlikely]] {
-    trace_.dispatched(since, traced(assignment.slot), {assignment.worker, *ticket});
+    trace_.dispatched(since, traced(assignment.slot), placed(assignment.worker, *ticket));
   }
   sched_.assigned(assignment, *ticket);
   if (post.deadline_ms != 0 && entry.inline_endpoint == nullptr) [[unlikely]] {
@@ -454,7 +352,7 @@ void Core::take_back() {
       STRATA_MARK("engine: a queued task is taken back");
       left_worker(candidate->slot);
       if (trace_.on()) [[unlikely]] {
-        trace_.taken_back(traced(candidate->slot), {candidate->worker, ticket});
+        trace_.taken_back(traced(candidate->slot), placed(candidate->worker, ticket));
       }
       sched_.requeue(candidate->slot);
     } else {

@@ -14,35 +14,45 @@
 #include <string>
 #include <vector>
 
-#include "buffer/buffer_table.h"
-#include "engine/cause_table.h"
-#include "engine/core_trace.h"
-#include "engine/core_types.h"
-#include "engine/heap.h"
-#include "engine/imports.h"
-#include "engine/news_set.h"
-#include "engine/run_record.h"
-#include "model/args.h"
+#include "engine/core_data.h"
 #include "registry/registry.h"
 #include "sched/scheduler.h"
 #include "strata/task_args.h"
 
 namespace strata::engine {
 
-class Core final : private EndpointSink {
+class Core final : private CoreData, private EndpointSink {
  public:
   using NewBuffer = engine::NewBuffer;
   using WorkerState = engine::WorkerState;
 
   explicit Core(CoreOptions options);
 
-  // --- Workers. `endpoint` lives as long as the Core.
+  // --- Workers. `endpoint` lives as long as its incarnation, and longer where a thread looks at
+  // it.
   uint32_t add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps caps = {});
   // Its process stands: it is greeted, callables are replayed to it, then it takes tasks.
   void start_worker(uint32_t worker, base::Instant now);
   // Its process is gone: what it had not started goes back, the rest is an endpoint failure, whose
-  // text ends with `last_lines`.
-  void lose_worker(uint32_t worker, const std::string& reason, std::string last_lines = {});
+  // text ends with `last_lines`. Where CoreOptions::restarts allows it, and `final` does not
+  // forbid, it is to be replaced.
+  void lose_worker(uint32_t worker, const std::string& reason, std::string last_lines = {},
+                   bool final = false);
+  // Workers to replace; for each then renew_worker, if it still wants that, or lose_worker.
+  std::vector<uint32_t> take_replacements() { return std::exchange(replacements_, {}); }
+  bool wants_replacement(uint32_t worker) const {
+    return workers_[worker].state == WorkerState::kReplaced;
+  }
+  // The next incarnation: as add_worker, under the same number.
+  void renew_worker(uint32_t worker, std::unique_ptr<WorkerEndpoint> endpoint);
+  const WorkerEndpoint& endpoint(uint32_t worker) const { return *workers_[worker].endpoint; }
+  uint32_t incarnation(uint32_t worker) const { return workers_[worker].incarnation; }
+  // It was ready, and is to be ready again; and how many such workers there are.
+  bool is_returning(uint32_t worker) const;
+  uint32_t returning() const { return returning_; }
+  // Endpoints of past incarnations, kept while a thread without the token may look at them.
+  bool has_retired() const { return !retired_.empty(); }
+  void drop_retired();
   WorkerState worker_state(uint32_t worker) const { return workers_[worker].state; }
   const std::string& loss_reason(uint32_t worker) const { return workers_[worker].loss; }
   uint64_t tasks_done(uint32_t worker) const { return workers_[worker].tasks_done; }
@@ -53,6 +63,11 @@ class Core final : private EndpointSink {
     workers_[worker].endpoint->set_where(std::move(where));
   }
   std::string worker_name(uint32_t worker) const;
+  // Asks a child Worker that is ready for more children below it. The name of the answer.
+  Result<uint64_t> ask_worker(uint32_t worker, Question question, base::Instant now);
+  std::optional<Result<std::vector<std::byte>>> take_answer(uint64_t id);
+  // It is not wanted any more, and nobody is to take its place.
+  void end_worker(uint32_t worker, std::string reason);
   // From here on a task that no live worker can take is skipped, instead of waiting for one.
   void expect_no_more_workers() { workers_expected_ = false; }
   // Tells every live worker to end; what is left of them is the driver's.
@@ -77,13 +92,14 @@ class Core final : private EndpointSink {
                               std::span<const uint32_t> listed = {});
   std::optional<Result<registry::EntryRef>> take_register_outcome();
   Result<void> unregister(registry::EntryRef entry, base::Instant now);
+  // An inner callable that was registered inactive becomes usable below; the names of the answers.
+  Result<std::vector<uint64_t>> activate(registry::EntryRef entry, base::Instant now);
   const registry::Registry& registry() const { return registry_; }
 
   // --- Runs. One is built at a time; the caller sees to that.
   bool can_open_run() const { return sched_.can_open_run(); }
   std::shared_ptr<RunRecord> open_run();
   void seal_run(RunRecord& run, std::optional<Error> build_error);
-  // Children that still run a task of it at `kill_at` are ended.
   void cancel_run(RunRecord& run, base::Instant kill_at = base::Instant::never());
   void cancel_all();
   std::deque<std::shared_ptr<RunRecord>>& done_calls() { return endings_.done_calls; }
@@ -132,6 +148,8 @@ class Core final : private EndpointSink {
   // No run is open or unfinished.
   bool can_drain() const { return !runs_[0] && !runs_[1]; }
   bool idle() const { return sched_.live() == 0 && !wants_time(); }
+  // And no replacement is on its way.
+  bool at_rest() const { return idle() && returning_ == 0; }
   bool has_news() const;
   // A worker's full ring may empty without a word: look again soon.
   bool has_barred() const { return !barred_.empty(); }
@@ -145,7 +163,9 @@ class Core final : private EndpointSink {
   void note() { notable_ = true; }
 
   bool has_wakes() const { return !wakes_.empty(); }
-  bool has_chores() const { return !kills_.empty() || heap_.has_punches(); }
+  bool has_chores() const {
+    return !kills_.empty() || heap_.has_punches() || !replacements_.empty();
+  }
   void take_wakes(std::vector<WorkerEndpoint*>* out) { out->swap(wakes_), wakes_.clear(); }
   std::vector<Kill> take_kills() { return std::exchange(kills_, {}); }
   std::vector<Punch> take_punches() { return heap_.take_punches(); }
@@ -186,20 +206,32 @@ class Core final : private EndpointSink {
   void pump_registry(base::Instant now);
   bool registry_waits() const { return registry_.has_actions() || registry_.has_ready(); }
   void post_controls(uint32_t worker, base::Instant now);
+  void on_answer(uint32_t worker, const Question& question, uint32_t code,
+                 std::span<const std::byte> bytes);
+  uint64_t ask(uint32_t worker, Question question, base::Instant now);
+  void replay(uint32_t worker);
+  void replay_callables(uint32_t worker);
   void control_posted(uint32_t worker, base::Instant now);
   std::optional<uint32_t> control_limit_ms(const WorkerEntry& entry) const;
   void check_control_deadlines(base::Instant now);
   void doubt(uint32_t worker, std::string reason);
   void refuse_worker(uint32_t worker, const std::string& reason);
+  bool may_return(const WorkerEntry& entry) const;
+  bool will_have(const Job& job, uint32_t worker) const;
   struct Overdue;  // core_overdue.cc: tasks past their deadlines, cancelled runs past their grace
   void left_worker(uint32_t slot);
   void note_busy(uint32_t worker);
+  void drop_controls(uint32_t worker);
   void collect_freed();
   uint32_t add_cause(Error error);
   std::string task_name(const sched::Scheduler::Slot& slot, const TaskHead& head) const;
   std::string task_where(const sched::Scheduler::Slot& slot, uint32_t worker) const;
   const TaskHead& head_of(uint32_t slot);
   CoreTrace::Task traced(uint32_t slot);
+  // Tickets begin again with each incarnation.
+  CoreTrace::Place placed(uint32_t worker, uint64_t ticket) const {
+    return {worker, trace::ticket_of(workers_[worker].incarnation, ticket)};
+  }
   bool slot_is(uint32_t worker, uint64_t task, uint64_t ticket) const;
   // Appends to accesses_ and placements_.
   bool accesses_of(const TaskArgs& args, Pool pool, std::optional<Error>* error);
@@ -211,40 +243,8 @@ class Core final : private EndpointSink {
   Result<uint32_t> import_of(const ImportedArg& arg);
   // Tasks for child Workers and chips say which memory their tensors are.
   bool with_refs(const Job& job) const { return refs_ && job.where.pool == Pool::kNext; }
-
-  CoreOptions options_;
-  sched::Scheduler sched_;
-  registry::Registry registry_;
-  CoreTrace trace_;
-  buffer::BufferTable buffers_;
-  Imports imports_;
-  bool refs_ = false;  // there are child Workers, or chips
-  std::array<uint32_t, sched::kPools> pool_transfers_{}, pool_kinds_{};  // what its workers can
-  std::vector<Uid> dropped_;  // buffers that are gone and that workers may have mapped
-  Heap heap_;
-  CauseTable causes_;
-  std::vector<WorkerEntry> workers_;
-  std::vector<InlineEndpoint*> inline_;  // by worker
-  std::vector<uint32_t> busy_;           // workers that may have news, but for those that note it
-  NewsSet news_;
-  std::vector<uint32_t> posted_, barred_;  // those with a control, or that had; with full rings
-  Endings endings_;
-  bool workers_expected_ = true;
-  uint32_t polled_ = 0, controls_open_ = 0;  // the worker whose news are being taken
-  std::array<std::shared_ptr<RunRecord>, sched::Scheduler::kRunsMax> runs_;
-  uint64_t run_ids_ = 0, scope_ids_ = 0;
   void end_innermost_scope();
-  std::vector<OpenScope> scopes_;        // of the run that is built; the first is the run's own
-  std::vector<sched::Access> accesses_;  // of the task that is submitted
-  std::vector<model::Placement> placements_;  // likewise
-  std::vector<uint32_t> member_of_;           // of each of accesses_, in a group
-  // By callable: the class of the workers of a pool that have it, where these are not all of them.
-  std::vector<std::array<KnownClass, sched::kPools>> known_classes_;
-  std::vector<buffer::BufferTable::Freed> freed_;
-  std::vector<WorkerEndpoint*> wakes_;
-  std::vector<Kill> kills_;
-  bool notable_ = false, spreading_ = false, wake_points_set_ = false, any_notes_news_ = false;
-  std::array<uint32_t, 3> waiters_{};  // by Wake
+  void give_back_early(uint32_t index);
 };
 
 }  // namespace strata::engine

@@ -5,7 +5,9 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/fault.h"
 #include "base/mark.h"
+#include "base/result.h"
 #include "engine/core.h"
 
 namespace strata::engine {
@@ -13,6 +15,21 @@ namespace {
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::vector<std::byte> request_of(const Control& control) {
+  if (control.question) return control.question->request;
+  base::ByteWriter request;
+  if (control.dropped) {
+    request.put(control.dropped->high);
+    request.put(control.dropped->low);
+  } else {
+    request.put(control.action.transaction);
+    request.put(control.action.entry.index);
+    request.put(control.action.entry.generation);
+    if (control.action.payload) request.put_bytes(*control.action.payload);
+  }
+  return std::move(request).take();
 }
 
 }  // namespace
@@ -23,7 +40,7 @@ void Core::pump_registry(base::Instant now) {
     for (registry::Action& action : registry_.take_actions()) {
       const uint32_t worker = action.worker;
       ++controls_open_;
-      workers_[worker].controls.push_back({std::move(action), std::nullopt});
+      workers_[worker].controls.push_back({std::move(action)});
       post_controls(worker, now);
     }
     for (const registry::WorkerReady& ready : registry_.take_ready()) {
@@ -31,8 +48,11 @@ void Core::pump_registry(base::Instant now) {
         refuse_worker(ready.worker, ready.error->to_string());
         continue;
       }
-      workers_[ready.worker].state = WorkerState::kReady;
-      sched_.open_worker(ready.worker);
+      WorkerEntry& entry = workers_[ready.worker];
+      returning_ -= is_returning(ready.worker);
+      entry.state = WorkerState::kReady;
+      entry.was_ready = true;
+      if (!sched_.queues().is_open(ready.worker)) sched_.open_worker(ready.worker);
       notable_ = true;
     }
   }
@@ -50,25 +70,19 @@ void Core::post_controls(uint32_t worker, base::Instant now) {
       return;  // its answer is its end
     }
     const Control& control = entry.controls.front();
-    const registry::Action& action = control.action;
-    base::ByteWriter request;
-    if (control.dropped) {
-      request.put(control.dropped->high);
-      request.put(control.dropped->low);
-    } else {
-      request.put(action.transaction);
-      request.put(action.entry.index);
-      request.put(action.entry.generation);
-      if (action.payload) request.put_bytes(*action.payload);
-    }
     const Result<void> posted =
-        entry.endpoint->control(static_cast<uint32_t>(control.command()), request.bytes());
+        entry.endpoint->control(static_cast<uint32_t>(control.command()), request_of(control));
     if (!posted) {
-      const registry::Reply refused{worker, action.transaction, action.phase, posted.error().code(),
-                                    posted.error().message()};
+      const Control refused = std::move(entry.controls.front());
       entry.controls.pop_front();
       --controls_open_;
-      registry_.on_reply(refused);
+      if (refused.question) {
+        answers_.emplace_back(refused.question->id, posted.error());
+        notable_ = true;
+      } else {
+        registry_.on_reply({worker, refused.action.transaction, refused.action.phase,
+                            posted.error().code(), posted.error().message()});
+      }
       continue;
     }
     control_posted(worker, now);
@@ -91,16 +105,13 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
   if (command == static_cast<uint32_t>(Command::kHello) && entry.state == WorkerState::kGreeted) {
     --controls_open_;
     entry.state = WorkerState::kReplaying;
+    if (base::fault() == 12 && entry.incarnation > 1) sched_.open_worker(worker);
     if (code != 0) {
       STRATA_MARK("engine: a worker says why it cannot start");
       doubt(worker, text_of(bytes));
       return;
     }
-    if (const Result<size_t> added = registry_.on_worker_added(
-            worker, static_cast<uint32_t>(entry.caps.pool), entry.caps.kinds, entry.caps.nested);
-        !added) {
-      doubt(worker, added.error().message());
-    }
+    replay(worker);
     return;
   }
   if (entry.controls.empty() ||
@@ -112,6 +123,7 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
   const registry::Action& action = control.action;
   entry.controls.pop_front();
   --controls_open_;
+  if (control.question) return on_answer(worker, *control.question, code, bytes);
   if (control.dropped) {
     if (code != 0) doubt(worker, fmt::format("it keeps a mapping: {}", text_of(bytes)));
     return;
@@ -125,14 +137,115 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
   notable_ = true;
 }
 
+// It has answered its greeting: what it had asked for comes first, then what is registered.
+void Core::replay(uint32_t worker) {
+  WorkerEntry& entry = workers_[worker];
+  entry.journal_left = static_cast<uint32_t>(entry.journal.size());
+  for (const Question& question : entry.journal) {
+    STRATA_MARK("engine: a replacement is asked for the late children again");
+    entry.controls.push_back({{}, {}, question});
+    ++controls_open_;
+  }
+  if (entry.journal_left == 0) replay_callables(worker);
+}
+
+void Core::replay_callables(uint32_t worker) {
+  const WorkerCaps& caps = workers_[worker].caps;
+  const Result<size_t> added =
+      registry_.on_worker_added(worker, static_cast<uint32_t>(caps.pool), caps.kinds, caps.nested);
+  if (!added) doubt(worker, added.error().message());
+}
+
+Result<uint64_t> Core::ask_worker(uint32_t worker, Question question, base::Instant now) {
+  WorkerEntry& entry = workers_[worker];
+  if (!entry.caps.nested || entry.state != WorkerState::kReady) {
+    return Error(entry.state == WorkerState::kLost ? Code::kNoWorker : Code::kWrongState,
+                 Scope::kCall,
+                 fmt::format("{} cannot be asked: {}", worker_name(worker),
+                             !entry.caps.nested                  ? "it is no Worker"
+                             : entry.state == WorkerState::kLost ? "it was lost: " + entry.loss
+                                                                 : "it is not ready"),
+                 options_.path);
+  }
+  return ask(worker, std::move(question), now);
+}
+
+uint64_t Core::ask(uint32_t worker, Question question, base::Instant now) {
+  question.id = ++questions_;
+  workers_[worker].controls.push_back({{}, {}, std::move(question)});
+  ++controls_open_;
+  post_controls(worker, now);
+  return questions_;
+}
+
+// Behind the PREPARE of the workers that are being told of it.
+Result<std::vector<uint64_t>> Core::activate(registry::EntryRef ref, base::Instant now) {
+  STRATA_ASSIGN(const std::vector<uint32_t> workers, registry_.activate(ref));
+  pump_registry(now);
+  std::vector<uint64_t> out;
+  for (const uint32_t worker : workers) {
+    Question question;
+    question.command = Command::kActivate;
+    base::ByteWriter request;
+    request.put(uint64_t{0});
+    request.put(ref.index);
+    request.put(ref.generation);
+    question.request = std::move(request).take();
+    out.push_back(ask(worker, std::move(question), now));
+  }
+  return out;
+}
+
+std::optional<Result<std::vector<std::byte>>> Core::take_answer(uint64_t id) {
+  const auto found = std::find_if(answers_.begin(), answers_.end(),
+                                  [id](const auto& answer) { return answer.first == id; });
+  if (found == answers_.end()) return std::nullopt;
+  Result<std::vector<std::byte>> out = std::move(found->second);
+  answers_.erase(found);
+  return out;
+}
+
+void Core::on_answer(uint32_t worker, const Question& question, uint32_t code,
+                     std::span<const std::byte> bytes) {
+  WorkerEntry& entry = workers_[worker];
+  notable_ = true;
+  if (question.id == 0) {
+    if (code != 0) {
+      doubt(worker, fmt::format("it cannot have again the children that were added below it: {}",
+                                text_of(bytes)));
+    } else if (--entry.journal_left == 0) {
+      replay_callables(worker);
+    }
+    return;
+  }
+  if (code != 0) {
+    answers_.emplace_back(question.id, Error(static_cast<Code>(code), Scope::kCall, text_of(bytes),
+                                             worker_name(worker)));
+    return;
+  }
+  answers_.emplace_back(question.id, std::vector<std::byte>(bytes.begin(), bytes.end()));
+  if (question.command != Command::kAddChildren) return;
+  entry.journal.push_back(question);
+  entry.journal.back().id = 0;
+  std::copy_n(bytes.begin(), std::min({bytes.size(), question.request.size(), sizeof(uint32_t)}),
+              entry.journal.back().request.begin());
+}
+
 // Nothing where no deadline runs for the worker's control. The greeting of a child Worker waits for
-// all that is below it: whoever starts it has a limit for that.
+// all that is below it: whoever starts it has a limit for that, and one that takes another's place
+// has its own.
 std::optional<uint32_t> Core::control_limit_ms(const WorkerEntry& entry) const {
   if (!entry.control_posted || entry.state == WorkerState::kLost) return std::nullopt;
   if (entry.inline_endpoint != nullptr) return std::nullopt;  // a call here cannot be ended
-  if (entry.caps.nested && entry.state == WorkerState::kGreeted) return std::nullopt;
-  return options_.timeouts.control_ms +
-         std::min(entry.caps.control_more_ms, ~uint32_t{0} - 1 - options_.timeouts.control_ms);
+  if (entry.caps.nested && entry.state == WorkerState::kGreeted) {
+    if (!entry.was_ready) return std::nullopt;
+    return std::min(entry.caps.greeting_ms, ~uint32_t{0} - 1);
+  }
+  uint64_t limit = uint64_t{options_.timeouts.control_ms} + entry.caps.control_more_ms;
+  if (!entry.controls.empty() && entry.controls.front().question) {
+    limit += entry.controls.front().question->more_ms;
+  }
+  return static_cast<uint32_t>(std::min(limit, uint64_t{~uint32_t{0} - 1}));
 }
 
 // A control has its time from the moment when no task stands before it.
@@ -181,7 +294,7 @@ Result<void> Core::begin_register(const registry::PreparePayload& payload, base:
   std::vector<uint32_t> all, later;
   for (const uint32_t worker : listed) {
     const bool there = worker < workers_.size();
-    (there ? all : later).push_back(worker);
+    (there && !is_returning(worker) ? all : later).push_back(worker);
     if (!there && workers_expected_) continue;
     if (!there) {
       return Error(

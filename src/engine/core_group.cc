@@ -50,9 +50,8 @@ bool Core::check_members(const Job& job, size_t members, std::span<const int32_t
   }
   size_t eligible = 0;
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-    if (workers_[worker].state == WorkerState::kReady && sched_.queues().is_in(worker, any.cls)) {
-      ++eligible;
-    }
+    const bool counts = workers_[worker].state == WorkerState::kReady || is_returning(worker);
+    if (counts && sched_.queues().is_in(worker, any.cls)) ++eligible;
   }
   const bool too_many = members > eligible && !(workers_expected_ && any.cls < sched::kPools);
   if (too_many || !sched_.could_admit_group(members)) {

@@ -131,7 +131,7 @@ void Core::Overdue::condemn(Core& core, uint32_t worker, uint32_t slot, Error er
     STRATA_MARK("engine: a task behind one that is ended goes back");
     core.left_worker(*it);
     if (core.trace_.on()) [[unlikely]] {
-      core.trace_.taken_back(core.traced(*it), {worker, ticket});
+      core.trace_.taken_back(core.traced(*it), core.placed(worker, ticket));
     }
     core.sched_.requeue(*it);
   }

@@ -150,6 +150,7 @@ void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
   notable_ = true;
 }
 
+// Children that still run a task of it at `kill_at` are ended.
 void Core::cancel_run(RunRecord& run, base::Instant kill_at) {
   if (run.done) return;
   run.kill_at = std::min(run.kill_at, kill_at);
@@ -173,7 +174,7 @@ void Core::cancel_run(RunRecord& run, base::Instant kill_at) {
       if (workers_[worker].endpoint->revoke(ticket)) {
         left_worker(*slot);
         if (trace_.on()) [[unlikely]] {
-          trace_.taken_back(traced(*slot), {worker, ticket});
+          trace_.taken_back(traced(*slot), placed(worker, ticket));
         }
         if (sched_.slot(*slot).member) {
           sched_.finish(*slot, sched::Outcome::kSkipped, cause);
@@ -259,12 +260,18 @@ bool Core::check_worker(int32_t worker, const Job& job, std::optional<Error>* er
               options_.path);
     return false;
   }
-  if (!registry_.usable(job.callable, number)) {
+  if (!registry_.usable(job.callable, number) && !will_have(job, number)) {
     *error = wrong_kind(job);
     if (!*error) *error = registry_.why_unusable(job.callable, number);
     return false;
   }
   return true;
+}
+
+// It is to be ready again, and then has the callable.
+bool Core::will_have(const Job& job, uint32_t worker) const {
+  return is_returning(worker) &&
+         registry_.will_have(job.callable, worker, workers_[worker].caps.kinds);
 }
 
 // Eligible is who has the callable: a pool, the workers of a pool that it is registered on, or one.
@@ -288,7 +295,11 @@ bool Core::find_target(const Job& job, sched::Target* out, std::optional<Error>*
   if (known_classes_.size() <= job.callable.index) known_classes_.resize(job.callable.index + 1);
   KnownClass& known = known_classes_[job.callable.index][pool];
   if (known.epoch != registry_.epoch() || known.stamp != sched_.class_stamp(known.cls)) {
-    const std::vector<uint32_t> workers = registry_.usable_workers(job.callable, pool);
+    std::vector<uint32_t> workers = registry_.usable_workers(job.callable, pool);
+    for (uint32_t worker = 0; worker < workers_.size() && returning_ > 0; ++worker) {
+      if (workers_[worker].caps.pool != job.where.pool || !will_have(job, worker)) continue;
+      workers.insert(std::lower_bound(workers.begin(), workers.end(), worker), worker);
+    }
     if (workers.empty()) {
       *error = wrong_kind(job);
       if (!*error) *error = registry_.why_unusable(job.callable);
@@ -364,9 +375,6 @@ std::optional<Error> Core::stuck() const {
   if (sched_.has_ready() || !busy_.empty() || !barred_.empty()) return std::nullopt;
   // Of workers that note their news, which are in no list.
   if (sched_.queues().queued() > 0 || controls_open_ > 0) return std::nullopt;
-  if (workers_expected_ && sched_.queues().open_count() == 0 && sched_.live() > 0) {
-    return std::nullopt;
-  }
   if (sched_.live() > 0 && sched_.queues().open_count() == 0) return std::nullopt;
   return Error(Code::kResourceExhausted, Scope::kCall,
                fmt::format("no room for another task: {} of {} slots are in use and none of them "

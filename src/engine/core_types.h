@@ -33,6 +33,10 @@ enum class Command : uint32_t {
   kAbort = 3,
   kUnregister = 4,
   kDropMapping = 5,  // to chips: u64, u64 of the uid of a buffer that is mapped there no longer
+  // To Workers: u32 0, and the rest of an encoded ChildOrder. The answer holds the new worker ids,
+  // as u32; whoever is asked again gets the first one in place of the 0.
+  kAddChildren = 6,
+  kActivate = 7,  // to Workers: as kCommit, of an inner callable that was registered inactive
   kExit = mailbox::kCommandExit,
   kHello = mailbox::kCommandHello,  // answered once the child has attached
 };
@@ -61,6 +65,8 @@ struct WorkerCaps {
   uint32_t transfers = kInPlace;  // the same for all workers of a pool
   // More time for a control than Timeouts::control_ms: it passes it on.
   uint32_t control_more_ms = 0;
+  // Of a Worker: until another one in its place must have answered its greeting.
+  uint32_t greeting_ms = ~0u;
   // Whoever brings its news calls Core::news().note(worker): it is not looked at without.
   bool notes_news = false;
 };
@@ -84,6 +90,7 @@ struct Job {
 // Asked of the driver: a worker to end, and pages to give back (then segment_punched).
 struct Kill {
   uint32_t worker;
+  uint32_t incarnation;  // no other one is meant
   std::string reason;
 };
 struct Punch {
@@ -150,6 +157,8 @@ struct CoreOptions {
   uint64_t uid_high = 1;  // 64 random bits
   // Workers that a thread which goes on stepping keeps awake: cores less its own, at least one.
   uint32_t awake_max = 1;
+  bool restarts = false;       // of workers that have been ready once; see WorkerSpec::restart
+  uint32_t restart_limit = 3;  // of each
   trace::Recorder* trace = nullptr;  // the timeline, where there is one; it outlives the Core
 };
 
@@ -161,13 +170,24 @@ struct NewBuffer {
   bool dirty;  // the bytes are not zero
 };
 
-enum class WorkerState : uint8_t { kAdded, kGreeted, kReplaying, kReady, kLost };
+// kReplaced: it was lost, and the driver is asked for another one, which begins as kAdded again.
+enum class WorkerState : uint8_t { kAdded, kGreeted, kReplaying, kReady, kLost, kReplaced };
 
-// What a worker is told: a step of a registration, or that a buffer is gone.
+// What a child Worker is asked for, and whatever takes its place again.
+struct Question {
+  uint64_t id = 0;  // 0: nobody waits for the answer, for the replay asks
+  Command command = Command::kAddChildren;
+  std::vector<std::byte> request = {};
+  uint32_t more_ms = 0;  // beside the time of any control
+};
+
+// What a worker is told: a step of a registration, or that a buffer is gone; or what it is asked.
 struct Control {
   registry::Action action;
-  std::optional<Uid> dropped;
+  std::optional<Uid> dropped = {};
+  std::optional<Question> question = {};
   Command command() const {
+    if (question) return question->command;
     return dropped ? Command::kDropMapping : static_cast<Command>(action.phase);
   }
 };
@@ -178,7 +198,8 @@ struct alignas(64) WorkerEntry {
   std::unique_ptr<WorkerEndpoint> endpoint;
   InlineEndpoint* inline_endpoint = nullptr;
   WorkerCaps caps;
-  uint64_t tasks_done = 0;
+  uint64_t tasks_done = 0;  // of all incarnations
+  uint32_t incarnation = 1;
   WorkerState state = WorkerState::kAdded;
   // It was pushed to while it had work; whether it sleeps by now is not looked at.
   bool unconfirmed = false;
@@ -188,12 +209,15 @@ struct alignas(64) WorkerEntry {
   bool exit_posted = false;
   bool control_posted = false;
   bool in_posted = false;  // in Core::posted_
+  bool was_ready = false;  // once, in whatever incarnation
   bool doubted = false;    // its end has been asked for: it is given nothing more
   std::string loss;
   std::string last_lines;         // that the task wrote which it ran then
   std::string doubt;              // why its end has been asked for, where it has
   std::deque<Control> controls;   // not posted yet, then the posted one in front
   base::Instant control_since{};  // when its lane became free for the posted control
+  std::vector<Question> journal;  // that it has answered with success: part of its replay
+  uint32_t journal_left = 0;      // of these in a replay
   // The task for which its end was asked for, and that one's error.
   struct Condemned {
     uint64_t ticket;

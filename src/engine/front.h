@@ -31,7 +31,10 @@
 //                                                    kick_engine; where it leads, also what
 //                                                    lead_sleep waits for
 //     void kick_engine();
-//     void carry_out(std::vector<Kill>, std::vector<Punch>);   without the token
+//     void kill(Core&, const Kill&);                 with the token
+//     void punch(std::vector<Punch>);                without the token
+//     std::unique_ptr<WorkerEndpoint> make_endpoint(uint32_t worker);  without; null: there is none
+//     Result<void> spawn(Core&, uint32_t worker);    with; the worker that has this endpoint now
 //     void stalled(const char* what, base::Duration since, const std::string& where);  a report
 //   };
 #pragma once
@@ -113,7 +116,12 @@ class Front {
   // With the token held; all release and take it again.
   void step(std::unique_lock<typename World::Mutex>& token, bool streaming = false);
   void carry_out(std::unique_lock<typename World::Mutex>& token);
+  void carry_out_once(std::unique_lock<typename World::Mutex>& token);
+  void replace(std::unique_lock<typename World::Mutex>& token, uint32_t worker);
+  void done_looking();
   void run_inline(std::unique_lock<typename World::Mutex>& token);
+  bool nothing_comes(std::unique_lock<typename World::Mutex>& token, Changed changed,
+                     std::vector<Awaited>* awaited);
   bool idle_as_leader(std::unique_lock<typename World::Mutex>& token, base::Instant until,
                       std::vector<Awaited>* awaited);
   void leave(std::unique_lock<typename World::Mutex>& token, bool led);
@@ -130,6 +138,7 @@ class Front {
   typename World::Mutex token_;
   Lead lead_ = Lead::kNobody;
   uint32_t parked_ = 0;
+  uint32_t looking_ = 0;  // threads without the token that may look at endpoints
   bool leader_sleeps_ = false;
   bool watch_armed_ = false;
   bool stopping_ = false;

@@ -21,26 +21,62 @@ void Front<World>::step(std::unique_lock<typename World::Mutex>& token, bool str
     world_.collect(core_, false);
   }
   core_.step(core_.wants_time() ? world_.now() : base::Instant{}, streaming);
-  if (core_.has_wakes() || core_.has_chores()) carry_out(token);
+  carry_out(token);
   run_inline(token);
 }
 
+// A thread that looked at endpoints without the token has it again.
+template <class World>
+void Front<World>::done_looking() {
+  if (--looking_ == 0 && core_.has_retired()) core_.drop_retired();
+}
+
+// All that the last step asked for, and what follows from that.
 template <class World>
 void Front<World>::carry_out(std::unique_lock<typename World::Mutex>& token) {
+  while (core_.has_wakes() || core_.has_chores()) carry_out_once(token);
+}
+
+template <class World>
+void Front<World>::carry_out_once(std::unique_lock<typename World::Mutex>& token) {
   std::vector<WorkerEndpoint*> wakes;
   core_.take_wakes(&wakes);
   const bool chores = core_.has_chores();
-  std::vector<Kill> kills;
   std::vector<Punch> punches;
+  std::vector<uint32_t> replacements;
   if (chores) {
-    kills = core_.take_kills();
+    for (const Kill& kill : core_.take_kills()) world_.kill(core_, kill);
     punches = core_.take_punches();
+    replacements = core_.take_replacements();
   }
+  ++looking_;
   token.unlock();
   for (WorkerEndpoint* endpoint : wakes) endpoint->wake();
-  if (chores) world_.carry_out(kills, punches);
+  if (!punches.empty()) world_.punch(punches);
   token.lock();
+  done_looking();
   for (const Punch& punch : punches) core_.segment_punched(punch);
+  for (const uint32_t worker : replacements) replace(token, worker);
+  // Some may have failed for good.
+  if (!replacements.empty()) core_.step(world_.now());
+}
+
+// Makes what the next incarnation needs without the token, for it takes a while.
+template <class World>
+void Front<World>::replace(std::unique_lock<typename World::Mutex>& token, uint32_t worker) {
+  token.unlock();
+  Result<std::unique_ptr<WorkerEndpoint>> made = world_.make_endpoint(worker);
+  token.lock();
+  if (!core_.wants_replacement(worker)) return;
+  if (!made) {
+    core_.lose_worker(worker, made.error().to_string(), {}, true);
+    return;
+  }
+  core_.renew_worker(worker, *std::move(made));
+  // A spawn that fails is one more that has failed before it was ready.
+  if (Result<void> asked = world_.spawn(core_, worker); !asked) {
+    core_.lose_worker(worker, asked.error().to_string());
+  }
 }
 
 // Inline tasks run in the thread that steps, one at a time, without the token.
@@ -60,7 +96,7 @@ void Front<World>::run_inline(std::unique_lock<typename World::Mutex>& token) {
     inline_runs_ = false;
     core_.step(world_.now());
     // What this step handed to other workers must not wait for the next one: nobody may come.
-    if (core_.has_wakes() || core_.has_chores()) carry_out(token);
+    carry_out(token);
   }
 }
 
@@ -106,7 +142,7 @@ void Front<World>::leave(std::unique_lock<typename World::Mutex>& token, bool le
       world_.unpark_all();
     }
   }
-  const bool arm = lead_ == Lead::kNobody && !watch_armed_ && !core_.idle();
+  const bool arm = lead_ == Lead::kNobody && !watch_armed_ && !core_.at_rest();
   if (arm) watch_armed_ = true;
   token.unlock();
   if (arm) world_.arm_watch();
@@ -119,6 +155,31 @@ base::Instant Front<World>::clamp(base::Instant until) {
   return until;
 }
 
+// The leader spins, then lingers. False: there is news, or it leads no longer.
+template <class World>
+bool Front<World>::nothing_comes(std::unique_lock<typename World::Mutex>& token, Changed changed,
+                                 std::vector<Awaited>* awaited) {
+  const Lead mine = lead_;
+  core_.busy_endpoints(awaited);
+  ++looking_;
+  token.unlock();
+  bool news = world_.spin(*awaited);
+  token.lock();
+  news = news || changed.now() || lead_ != mine;
+  if (!news && core_.spread()) {
+    STRATA_MARK("front: a sleeping worker is woken before the leader sleeps");
+    news = true;
+  }
+  if (!news) {
+    token.unlock();
+    news = world_.linger(*awaited, changed);
+    token.lock();
+    news = news || changed.now() || lead_ != mine;
+  }
+  done_looking();
+  return !news;
+}
+
 // Spins, lingers, then sleeps until something may have happened. False: the lead was taken away
 // meanwhile.
 template <class World>
@@ -127,21 +188,7 @@ bool Front<World>::idle_as_leader(std::unique_lock<typename World::Mutex>& token
   const Lead mine = lead_;
   // What another thread's call ends while this one spins may be what it waits for.
   const Changed changed{&epoch_, epoch_.load(std::memory_order_relaxed)};
-  core_.busy_endpoints(awaited);
-  token.unlock();
-  bool news = world_.spin(*awaited);
-  token.lock();
-  if (lead_ != mine) return false;
-  if (news || changed.now()) return true;
-  if (core_.spread()) {
-    STRATA_MARK("front: a sleeping worker is woken before the leader sleeps");
-    return true;
-  }
-  token.unlock();
-  news = world_.linger(*awaited, changed);
-  token.lock();
-  if (lead_ != mine) return false;
-  if (news || changed.now()) return true;
+  if (!nothing_comes(token, changed, awaited)) return lead_ == mine;
   core_.set_wake_points();
   if (!world_.prepare_sleep([this] { return core_.has_news(); })) return true;
   leader_sleeps_ = true;
@@ -463,6 +510,8 @@ Result<registry::EntryRef> Front<World>::register_callable(const registry::Prepa
   const model::Digest digest = model::digest_of(model::descriptor_bytes(payload.descriptor));
   wait("another registration", base::Instant::never(), [&](Core& core) {
     if (registering_ || core.registry().being_removed(digest, payload.inner)) return false;
+    // What it is asked to take it can refuse only here: a replay that fails ends its worker.
+    if (core.returning() > 0) return false;
     return registering_ = true;
   });
   std::optional<Result<registry::EntryRef>> outcome;
@@ -506,14 +555,16 @@ void Front<World>::engine_main() {
     watch_armed_ = false;
     make_calls(token);
     if (stopping_) return;
-    if (lead_ != Lead::kNobody || core_.idle()) continue;
+    if (lead_ != Lead::kNobody) continue;
     world_.collect(core_, false);
+    announce();
+    if (core_.at_rest()) continue;
     STRATA_MARK("front: the engine thread leads");
     lead_ = Lead::kEngine;
     do {
       step(token);
       announce();
-      if (lead_ == Lead::kEngine && (core_.idle() || may_call())) break;
+      if (lead_ == Lead::kEngine && (core_.at_rest() || may_call())) break;
     } while (lead_ == Lead::kEngine && !stopping_ &&
              idle_as_leader(token, base::Instant::never(), &awaited));
     const bool lost = lead_ != Lead::kEngine;

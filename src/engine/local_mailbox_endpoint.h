@@ -19,6 +19,8 @@ class LocalMailboxEndpoint final : public WorkerEndpoint {
     parent_.format();
   }
 
+  const Waker& waker() const { return waker_; }
+
   std::optional<uint64_t> dispatch(const mailbox::TaskPost& post,
                                    std::span<const std::byte> args) override {
     return parent_.push(post, args);

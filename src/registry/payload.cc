@@ -58,8 +58,14 @@ Result<std::vector<std::byte>> encode_payload(const PreparePayload& payload) {
   out.put(payload.blob_segment);
   out.put(payload.blob_offset);
   out.put(payload.blob_bytes);
-  out.put(static_cast<uint8_t>(payload.inner));
+  out.put(static_cast<uint8_t>(payload.inner ? (payload.inactive ? 2 : 1) : 0));
   return std::move(out).take();
+}
+
+std::vector<std::byte> activated(std::span<const std::byte> bytes) {
+  std::vector<std::byte> out(bytes.begin(), bytes.end());
+  if (!out.empty() && out.back() == std::byte{2}) out.back() = std::byte{1};
+  return out;
 }
 
 Result<PreparePayload> decode_payload(std::span<const std::byte> bytes) {
@@ -78,8 +84,9 @@ Result<PreparePayload> decode_payload(std::span<const std::byte> bytes) {
   out.blob_offset = in.get<uint64_t>();
   out.blob_bytes = in.get<uint64_t>();
   const uint8_t inner = in.get<uint8_t>();
-  if (!in.ok() || inner > 1) return corrupt("a path is cut off or too long, or what it is for");
-  out.inner = inner == 1;
+  if (!in.ok() || inner > 2) return corrupt("a path is cut off or too long, or what it is for");
+  out.inner = inner != 0;
+  out.inactive = inner == 2;
   if (in.left() != 0) return corrupt("bytes behind its end");
   if (const Result<void> valid = check(out); !valid.ok()) return corrupt(valid.error().message());
   return out;

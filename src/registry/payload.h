@@ -2,7 +2,7 @@
 //
 // Identity is the descriptor alone; name and library paths are hints of the parent's host. Little-
 // endian: str(255) name, bytes(64 KiB) descriptor, list<str(4096)>(64) library paths, u32
-// segment, u64 offset and u64 bytes of a chip callable's blob, u8 inner. Pure.
+// segment, u64 offset and u64 bytes of a chip callable's blob, u8 inner (2: inactive). Pure.
 #pragma once
 
 #include <span>
@@ -28,10 +28,14 @@ struct PreparePayload {
   // For the orchestration code of child Workers, and not for tasks of this one. With the digest it
   // is the registry's key.
   bool inner = false;
+  // Of an inner one: its COMMIT does not make it usable yet, for others above may not be prepared.
+  bool inactive = false;
 };
 
 // kInvalidArgument where a limit or the descriptor is broken.
 Result<std::vector<std::byte>> encode_payload(const PreparePayload& payload);
+// The same payload without `inactive`.
+std::vector<std::byte> activated(std::span<const std::byte> bytes);
 // kCorrupt for anything that encode_payload does not give.
 Result<PreparePayload> decode_payload(std::span<const std::byte> bytes);
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/fault.h"
 #include "base/result.h"
 
 namespace strata::registry {
@@ -66,6 +67,9 @@ Result<uint64_t> Registry::begin(const PreparePayload& callable, std::span<const
     entry.everywhere = false;
     entry.listed.clear();
   }
+  // A registration that fails leaves nothing: not even that later workers should have it.
+  const bool was_everywhere = entry.everywhere;
+  std::vector<uint32_t> was_listed = entry.listed;
   if (reach == Reach::kEverywhere) entry.everywhere = true;
   for (const auto& numbers : {workers, later}) {
     if (reach == Reach::kEverywhere) break;
@@ -75,7 +79,8 @@ Result<uint64_t> Registry::begin(const PreparePayload& callable, std::span<const
     }
   }
   const uint64_t id = ++last_transaction_;
-  open_ = Open{id, index, Phase::kPrepare, 0, {}, std::nullopt};
+  open_ =
+      Open{id, index, Phase::kPrepare, 0, {}, std::nullopt, was_everywhere, std::move(was_listed)};
   for (const uint32_t worker : workers) {
     // A pair in flight is a replay's: it ends committed, or the worker is not used.
     if (pair(entry, worker) != Pair::kNone) continue;
@@ -175,6 +180,9 @@ void Registry::advance_open() {
     case Phase::kAbort: {
       Error error = std::move(*open_->error);
       const uint32_t index = open_->index;
+      entries_[index].everywhere = open_->was_everywhere;
+      entries_[index].listed = std::move(open_->was_listed);
+      ++epoch_;
       close_open(std::move(error));
       drop_handle(index);
       break;
@@ -216,10 +224,18 @@ void Registry::fail_open(Error error) {
   open_->error = std::move(error);
   open_->phase = Phase::kAbort;
   open_->waiting = 0;
+  if (base::fault() == 10 && !open_->workers.empty()) forget_in_open(open_->workers.front());
   for (const uint32_t worker : open_->workers) {
     ++open_->waiting;
     ask(flights_.find({open_->id, worker}), Phase::kAbort);
   }
+}
+
+// Only for the deliberate fault 10: a worker is not told that what it has is aborted.
+void Registry::forget_in_open(uint32_t worker) {
+  erase_flight(flights_.find({open_->id, worker}));
+  set_pair(open_->index, worker, Pair::kNone);
+  std::erase(open_->workers, worker);
 }
 
 void Registry::on_transaction_reply(FlightIt it, const Reply& reply) {
@@ -253,6 +269,18 @@ void Registry::lose_in_open(FlightIt it, std::string_view reason) {
             fmt::format("worker {} was lost while callable '{}' was being registered on it{}{}",
                         worker, entries_[index].name, reason.empty() ? "" : ": ", reason)));
   if (open_->waiting == 0) advance_open();
+}
+
+Result<std::vector<uint32_t>> Registry::activate(EntryRef ref) {
+  if (!visible(ref)) return why_unusable(ref);
+  Entry& entry = entries_[ref.index];
+  entry.payload = std::make_shared<const std::vector<std::byte>>(activated(*entry.payload));
+  std::vector<uint32_t> out;
+  for (uint32_t worker = 0; worker < entry.pairs.size(); ++worker) {
+    const Pair at = entry.pairs[worker];
+    if (at == Pair::kCommitted || at == Pair::kInFlight) out.push_back(worker);
+  }
+  return out;
 }
 
 // ---- unregistration -------------------------------------------------------------------------
@@ -378,7 +406,8 @@ void Registry::open_flight(uint64_t transaction, uint32_t worker, uint32_t index
       flights_.emplace(FlightKey{transaction, worker}, Flight{index, purpose, phase});
   STRATA_CHECK(fresh);
   ++entries_[index].flights;
-  set_pair(index, worker, Pair::kInFlight);
+  const bool early = base::fault() == 3 && purpose == Purpose::kTransaction;
+  set_pair(index, worker, early ? Pair::kCommitted : Pair::kInFlight);
   emit(worker, phase, transaction, index);
 }
 
@@ -517,6 +546,13 @@ void Registry::on_worker_lost(uint32_t number, std::string_view reason) {
 }
 
 // ---- queries --------------------------------------------------------------------------------
+
+bool Registry::will_have(EntryRef entry, uint32_t worker, uint32_t kinds) const {
+  if (!visible(entry)) return false;
+  const Entry& at = entries_[entry.index];
+  if (!at.everywhere) return std::binary_search(at.listed.begin(), at.listed.end(), worker);
+  return !at.inner && (kinds >> static_cast<uint32_t>(at.kind) & 1) != 0;
+}
 
 std::vector<uint32_t> Registry::usable_workers(EntryRef entry, uint32_t pool) const {
   std::vector<uint32_t> out;

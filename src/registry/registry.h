@@ -52,6 +52,10 @@ class Registry {
   std::optional<Result<EntryRef>> take_outcome() { return std::exchange(outcome_, std::nullopt); }
   bool open() const { return open_.has_value(); }
 
+  // An inactive inner entry, of PreparePayload::inactive, is active for workers that come from here
+  // on. The workers that have it already, or are about to: the caller tells them.
+  Result<std::vector<uint32_t>> activate(EntryRef entry);
+
   // One handle less. The last one makes a tombstone: no submit may use it, tasks that hold it run.
   Result<void> unregister(EntryRef entry);
   // True once no reply is awaited for an unregistered entry any more. Uncertain pairs may be left:
@@ -111,6 +115,8 @@ class Registry {
     return visible(entry) && entries_[entry.index].everywhere &&
            entries_[entry.index].ready_count[pool] == ready_count_[pool];
   }
+  // A worker of these kinds that is replayed to, under that number, gets it.
+  bool will_have(EntryRef entry, uint32_t worker, uint32_t kinds) const;
   // The ready workers of the pool that it is usable on, in rising order.
   std::vector<uint32_t> usable_workers(EntryRef entry, uint32_t pool) const;
   // Changes whenever an answer of the two above may change.
@@ -193,6 +199,8 @@ class Registry {
     uint32_t waiting;  // flights that expect a reply
     std::vector<uint32_t> workers;
     std::optional<Error> error;
+    bool was_everywhere;  // before it
+    std::vector<uint32_t> was_listed;
   };
 
   static Pair pair(const Entry& entry, uint32_t worker) {
@@ -212,6 +220,7 @@ class Registry {
   void erase_flight(FlightIt it);
   void advance_open();
   void fail_open(Error error);
+  void forget_in_open(uint32_t worker);
   void commit_open();
   void close_open(Result<EntryRef> outcome);
   void on_transaction_reply(FlightIt it, const Reply& reply);

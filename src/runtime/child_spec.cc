@@ -28,6 +28,8 @@ void put_worker(base::ByteWriter& out, const WorkerSpec& spec) {
   put_chip(out, spec.chip);
   out.put(static_cast<uint8_t>(spec.start));
   out.put(static_cast<uint8_t>(spec.allow_threads));
+  out.put(static_cast<uint8_t>(spec.restart));
+  out.put(spec.restart_limit);
   out.put(static_cast<uint32_t>(spec.library_path.size()));
   for (const std::string& folder : spec.library_path) out.put_string(folder);
   out.put(static_cast<uint32_t>(spec.inherit_fds.size()));
@@ -66,6 +68,8 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
   spec.chip = get_chip(in);
   spec.start = static_cast<StartMethod>(in.get<uint8_t>());
   spec.allow_threads = in.get<uint8_t>() != 0;
+  spec.restart = static_cast<Restart>(in.get<uint8_t>());
+  spec.restart_limit = in.get<uint32_t>();
   for (uint32_t left = get_count(in, ok); left > 0 && in.ok(); --left) {
     spec.library_path.emplace_back(in.get_string(kPathBytesMax));
   }
@@ -95,6 +99,38 @@ WorkerSpec get_worker(base::ByteReader& in, int depth, bool* ok) {
 }
 
 }  // namespace
+
+std::vector<std::byte> encode(const ChildOrder& order) {
+  base::ByteWriter out;
+  out.put(order.first);
+  out.put(static_cast<uint32_t>(order.path.size()));
+  for (const uint32_t worker : order.path) out.put(worker);
+  out.put(order.helpers);
+  out.put(static_cast<uint8_t>(order.worker.has_value()));
+  if (order.worker) put_worker(out, *order.worker);
+  return std::move(out).take();
+}
+
+Result<ChildOrder> decode_child_order(std::span<const std::byte> bytes) {
+  base::ByteReader in(bytes);
+  bool ok = true;
+  ChildOrder order;
+  order.first = in.get<uint32_t>();
+  for (uint32_t left = get_count(in, &ok); left > 0 && in.ok(); --left) {
+    order.path.push_back(in.get<uint32_t>());
+  }
+  order.helpers = in.get<uint32_t>();
+  const uint8_t is_worker = in.get<uint8_t>();
+  if (is_worker == 1 && ok && in.ok()) {
+    order.worker = get_worker(in, 1, &ok);
+  } else if (is_worker != 0) {
+    ok = false;
+  }
+  if (!ok || !in.ok() || in.left() != 0 || (order.worker && order.helpers > 0)) {
+    return Error(Code::kCorrupt, Scope::kCall, "an order of children does not decode");
+  }
+  return order;
+}
 
 std::vector<std::byte> encode(const ChildSpec& spec) {
   base::ByteWriter out;

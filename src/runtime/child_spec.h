@@ -31,6 +31,17 @@ struct ChildSpec {
   bool output = false;  // its stdout and stderr are captured: three more descriptors, behind all
 };
 
+// Children for a running Worker: helpers, or one Worker. What Worker::add_worker and
+// add_sub_workers ask of the Workers on the way.
+struct ChildOrder {
+  uint32_t first = 0;          // in a replay: the worker id that the first of them has
+  std::vector<uint32_t> path;  // worker ids, from the Worker that has this order
+  uint32_t helpers = 0;
+  std::optional<WorkerSpec> worker;  // then no helpers
+};
+std::vector<std::byte> encode(const ChildOrder& order);
+Result<ChildOrder> decode_child_order(std::span<const std::byte> bytes);
+
 std::vector<std::byte> encode(const ChildSpec& spec);
 Result<ChildSpec> decode_child_spec(std::span<const std::byte> bytes);
 

@@ -24,6 +24,9 @@ Executor::Executor(std::vector<model::MappedSegment> segments, std::string path,
 
 uint32_t Executor::control(uint32_t command, std::span<const std::byte> request,
                            std::string* text) {
+  if (command == static_cast<uint32_t>(engine::Command::kAddChildren)) {
+    return add_children(request, text);
+  }
   base::ByteReader in(request);
   in.get<uint64_t>();  // the transaction: this table needs to know only what is prepared
   registry::EntryRef ref;
@@ -41,6 +44,15 @@ uint32_t Executor::control(uint32_t command, std::span<const std::byte> request,
   return static_cast<uint32_t>(done.error().code());
 }
 
+uint32_t Executor::add_children(std::span<const std::byte> request, std::string* text) {
+  const Result<std::string> added =
+      inner_ != nullptr ? inner_->add_children(request)
+                        : Result<std::string>(at_call(
+                              Code::kUnsupported, fmt::format("{} is no Worker", frame_.path())));
+  *text = added ? *added : added.error().to_string();
+  return added ? 0 : static_cast<uint32_t>(added.error().code());
+}
+
 Result<void> Executor::apply(engine::Command command, registry::EntryRef ref,
                              std::span<const std::byte> payload) {
   Entry& entry = entries_[ref.index];
@@ -54,6 +66,11 @@ Result<void> Executor::apply(engine::Command command, registry::EntryRef ref,
       if (entry.inner) STRATA_TRY(inner_->commit(ref));
       entry.committed = true;
       return {};
+    case engine::Command::kActivate:
+      if (entry.generation != ref.generation || !entry.inner) {
+        return at_call(Code::kWrongState, "an activation of what was not prepared");
+      }
+      return inner_->activate(ref);
     case engine::Command::kAbort:
     case engine::Command::kUnregister: {
       if (entry.generation != ref.generation) return {};

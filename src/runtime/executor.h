@@ -50,6 +50,7 @@ class Executor {
   };
 
   Result<void> prepare(Entry& entry, registry::EntryRef ref, std::span<const std::byte> payload);
+  uint32_t add_children(std::span<const std::byte> request, std::string* text);
   Result<void> apply(engine::Command command, registry::EntryRef ref,
                      std::span<const std::byte> payload);
   Result<strata_entry> resolve(const registry::PreparePayload& payload);

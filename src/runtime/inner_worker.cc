@@ -6,6 +6,8 @@
 
 #include "base/result.h"
 #include "model/descriptor.h"
+#include "runtime/child_spec.h"
+#include "runtime/spec.h"
 #include "runtime/worker_core.h"
 
 namespace strata::runtime {
@@ -69,6 +71,14 @@ int32_t InnerWorker::run(strata_call* call, const model::ArgsDecoder& args, Canc
   return 1;
 }
 
+Result<std::string> InnerWorker::add_children(std::span<const std::byte> request) {
+  STRATA_ASSIGN(ChildOrder order, decode_child_order(request));
+  STRATA_ASSIGN(const std::vector<int> ids, core_.add_children(std::move(order)));
+  std::string out;
+  for (const int id : ids) out.append(reinterpret_cast<const char*>(&id), sizeof id);
+  return out;
+}
+
 // ---------------------------------------------------------------- inner registrations
 
 void InnerWorker::add_library_paths(registry::PreparePayload* payload) const {
@@ -87,13 +97,16 @@ Result<void> InnerWorker::prepare(registry::EntryRef entry,
   Known& known = known_[entry.index];
   known = {};
   known.generation = entry.generation;
+  known.active = !payload.inactive;
   known.hashid = model::hashid_of(model::digest_of(model::descriptor_bytes(payload.descriptor)));
   registry::PreparePayload own = payload;
-  own.inner = false;
+  own.inner = own.inactive = false;
+  // Nothing here submits it before it is usable; but code below would find what is committed there.
   STRATA_ASSIGN(known.own, core_.register_payload(own));
-  if (!core_.spec().workers.empty()) {
-    STRATA_ASSIGN(known.below, core_.register_payload(payload));
-  }
+  if (core_.spec().level <= kLowestLevel) return {};
+  registry::PreparePayload below = payload;
+  below.inactive = true;
+  STRATA_ASSIGN(known.below, core_.register_payload(below));
   return {};
 }
 
@@ -103,7 +116,22 @@ Result<void> InnerWorker::commit(registry::EntryRef entry) {
     return Error(Code::kWrongState, Scope::kCall, "a commit of what was not prepared");
   }
   found->second.committed = true;
-  committed_.insert_or_assign(found->second.hashid, *found->second.own);
+  return found->second.active ? make_usable(found->second) : Result<void>();
+}
+
+Result<void> InnerWorker::activate(registry::EntryRef entry) {
+  const auto found = known_.find(entry.index);
+  if (found == known_.end() || found->second.generation != entry.generation) {
+    return Error(Code::kWrongState, Scope::kCall, "an activation of what was not prepared");
+  }
+  found->second.active = true;
+  return found->second.committed ? make_usable(found->second) : Result<void>();
+}
+
+// All have prepared it, wherever the registration began.
+Result<void> InnerWorker::make_usable(Known& known) {
+  if (known.below) STRATA_TRY(core_.activate_and_wait(*known.below));
+  committed_.insert_or_assign(known.hashid, *known.own);
   return {};
 }
 

@@ -40,11 +40,16 @@ class InnerWorker {
   // The folders of this Worker's library_path, behind those of the Workers above.
   void add_library_paths(registry::PreparePayload* payload) const;
 
+  // More children for this Worker or one below it; the worker ids as u32.
+  Result<std::string> add_children(std::span<const std::byte> request);
+
   // The phases of an inner registration, named by the parent's entry: with this Worker's own
   // children, and as an inner one with its child Workers. A prepare that fails is undone by undo,
   // which may be asked for what was never prepared.
   Result<void> prepare(registry::EntryRef entry, const registry::PreparePayload& payload);
   Result<void> commit(registry::EntryRef entry);
+  // Of one that was prepared as inactive: with its COMMIT it is usable now, here and below.
+  Result<void> activate(registry::EntryRef entry);
   Result<void> undo(registry::EntryRef entry);
 
  private:
@@ -54,9 +59,11 @@ class InnerWorker {
     std::optional<registry::EntryRef> own;    // usable by tasks of this Worker
     std::optional<registry::EntryRef> below;  // inner in the Workers below
     bool committed = false;
+    bool active = true;
   };
   struct Calls;  // the functions of the table
 
+  Result<void> make_usable(Known& known);
   Result<void> begin(strata_call* call, const model::ArgsDecoder& args, Cancelled cancelled);
   int32_t failed(const Error& error);
   Result<strata_inner_handle> find(const std::string& hashid) const;

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/result.h"
+#include "runtime/spec.h"
 #include "runtime/tensors.h"
 #include "runtime/worker_core.h"
 
@@ -59,6 +60,26 @@ Tensor Buffer::tensor(DType dtype, std::span<const uint64_t> shape, uint64_t off
     tensor.buffer_index = impl_->made.index;
   }
   return tensor;
+}
+
+// ---------------------------------------------------------------- Child
+
+std::string_view name_of(ChildState state) {
+  switch (state) {
+    case ChildState::kStarting:
+      return "starting";
+    case ChildState::kReady:
+      return "ready";
+    case ChildState::kRunning:
+      return "running";
+    case ChildState::kStopped:
+      return "stopped";
+    case ChildState::kReplaced:
+      return "replaced";
+    case ChildState::kDead:
+      return "dead";
+  }
+  return "unknown";
 }
 
 // ---------------------------------------------------------------- RunHandle
@@ -180,6 +201,20 @@ Result<void> Orchestrator::wait(TaskRef task) {
   return core_.wait_task(task);
 }
 
+namespace {
+Result<runtime::ChildOrder> order_along(const std::vector<int>& path) {
+  runtime::ChildOrder order;
+  for (const int worker : path) {
+    if (worker < 0) {
+      return Error(Code::kInvalidArgument, Scope::kCall,
+                   fmt::format("a path of worker ids with {} in it", worker));
+    }
+    order.path.push_back(static_cast<uint32_t>(worker));
+  }
+  return order;
+}
+}  // namespace
+
 // ---------------------------------------------------------------- Worker
 
 Worker::Worker(std::shared_ptr<WorkerCore> core) : core_(std::move(core)) {}
@@ -217,8 +252,21 @@ Result<InnerReceipt> Worker::register_inner(const Callable& callable, std::vecto
 Result<void> Worker::unregister_inner(const InnerReceipt& receipt) {
   return core_->unregister_inner(receipt);
 }
-Result<int> Worker::add_worker(WorkerSpec child) {
-  return core_->add_worker(std::move(child));
+Result<int> Worker::add_worker(WorkerSpec child, const std::vector<int>& path) {
+  STRATA_ASSIGN(runtime::ChildOrder order, order_along(path));
+  order.worker = std::move(child);
+  STRATA_ASSIGN(const std::vector<int> added, core_->add_children(std::move(order)));
+  return added.front();
+}
+Result<std::vector<int>> Worker::add_sub_workers(int count, const std::vector<int>& path) {
+  STRATA_ASSIGN(runtime::ChildOrder order, order_along(path));
+  if (count < 1 || count > runtime::kChildrenMax) {
+    return Error(Code::kInvalidArgument, Scope::kCall,
+                 fmt::format("add_sub_workers adds 1 to {} SUB children, not {}",
+                             runtime::kChildrenMax, count));
+  }
+  order.helpers = static_cast<uint32_t>(count);
+  return core_->add_children(std::move(order));
 }
 Result<void> Worker::init() {
   return core_->init();

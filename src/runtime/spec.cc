@@ -12,7 +12,7 @@
 namespace strata::runtime {
 namespace {
 
-constexpr int kChildrenMax = 1024;
+constexpr uint32_t kRestartsMax = 1'000'000;
 // The rest is for a path and the heaps.
 constexpr size_t kWorkerSpecBytesMax = os::ForkServer::kSpecBytesMax - 5 * 1024;
 constexpr uint32_t kTableMax = 1u << 24;        // entries; a child refuses callables beyond it
@@ -49,7 +49,7 @@ Result<void> check_limits(const Limits& limits) {
 }  // namespace
 
 Result<void> check_spec(const WorkerSpec& spec) {
-  if (spec.level < 3 || spec.level > 6) {
+  if (spec.level < kLowestLevel || spec.level > 6) {
     return refuse(fmt::format("WorkerSpec::level is 3 to 6, not {}", spec.level));
   }
   if (spec.sub_workers < 0 || spec.sub_workers > kChildrenMax) {
@@ -77,6 +77,13 @@ Result<void> check_spec(const WorkerSpec& spec) {
   }
   if (spec.start != StartMethod::kInline && spec.start != StartMethod::kFork) {
     return refuse("WorkerSpec::start is kInline or kFork");
+  }
+  if (spec.restart != Restart::kNever && spec.restart != Restart::kOnFailure) {
+    return refuse("WorkerSpec::restart is kNever or kOnFailure");
+  }
+  if (spec.restart_limit > kRestartsMax) {
+    return refuse(fmt::format("WorkerSpec::restart_limit is 0 to {}, not {}", kRestartsMax,
+                              spec.restart_limit));
   }
   if (spec.output.mode != OutputMode::kForward && spec.output.mode != OutputMode::kInherit &&
       spec.output.mode != OutputMode::kDiscard) {

@@ -8,6 +8,9 @@
 
 namespace strata::runtime {
 
+inline constexpr int kLowestLevel = 3;     // no Worker is below one of it
+inline constexpr int kChildrenMax = 1024;  // of a Worker
+
 // kInvalidArgument that names the field, and where a Worker below is wrong, which one.
 Result<void> check_spec(const WorkerSpec& spec);
 // The same for a child of a Worker of that level.

@@ -17,6 +17,8 @@ namespace {
 enum Tag : uint64_t { kSignal = 1, kServer = 2, kWatch = 3, kKick = 4, kEvents = 5 };
 
 constexpr base::Duration kWatchAfter = base::Duration::from_us(100);
+// Until the children of a server that was lost, which have been sent SIGKILL, have ended.
+constexpr base::Duration kEndedMax = base::Duration::from_s(1);
 
 std::optional<base::Duration> until(base::Instant deadline) {
   if (deadline == base::Instant::never()) return std::nullopt;
@@ -87,16 +89,31 @@ ThreadWorld::ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::str
   engine_waiter_ = mailbox::Waiter(spin_);
 }
 
-Result<void> ThreadWorld::watch_server(os::ForkServer& server, uint32_t children) {
+Result<void> ThreadWorld::watch_server(os::ForkServer& server) {
   STRATA_TRY(events_.add(server.event_fd(), kServer));
+  // By edges: the engine thread hears of a death while the Worker rests, and is not kept awake by
+  // what a leader is about to take.
+  STRATA_TRY(engine_.add(server.event_fd(), kServer, EPOLLIN | EPOLLET));
   server_ = &server;
-  children_.resize(children);
   return {};
 }
 
 void ThreadWorld::forget_server() {
-  if (server_ != nullptr && server_->alive()) must(events_.remove(server_->event_fd()));
+  if (server_ != nullptr && server_->alive()) {
+    must(events_.remove(server_->event_fd()));
+    must(engine_.remove(server_->event_fd()));
+  }
   server_ = nullptr;
+}
+
+uint64_t ThreadWorld::expect_child(const engine::Core& core, uint32_t worker,
+                                   const device::ChipNote* note) {
+  if (worker >= children_.size()) children_.resize(worker + 1);
+  children_[worker] = Child{};
+  children_[worker].asked = true;
+  children_[worker].note = note;
+  ++alive_;
+  return uint64_t{core.incarnation(worker)} << 32 | worker;
 }
 
 // ---------------------------------------------------------------- waiting
@@ -182,16 +199,10 @@ void ThreadWorld::collect(engine::Core& core, bool slept) {
 }
 
 void ThreadWorld::on_event(engine::Core& core, os::ServerEvent event) {
-  if (event.kind == os::ServerEvent::kServerGone) {
-    server_ = nullptr;
-    for (uint32_t worker = 0; worker < children_.size(); ++worker) {
-      lose(core, worker,
-           fmt::format("the fork server was lost, and all local children with it: {}", event.text));
-    }
-    return;
-  }
-  if (event.spawn_id >= children_.size()) return;
+  if (event.kind == os::ServerEvent::kServerGone) return lose_server(core, event.text);
   const auto worker = static_cast<uint32_t>(event.spawn_id);
+  const auto incarnation = static_cast<uint32_t>(event.spawn_id >> 32);
+  if (worker >= children_.size() || incarnation != core.incarnation(worker)) return;
   Child& child = children_[worker];
   switch (event.kind) {
     case os::ServerEvent::kStarted:
@@ -211,10 +222,12 @@ void ThreadWorld::on_event(engine::Core& core, os::ServerEvent event) {
                                                event.text, child.note->where()));
       break;
     case os::ServerEvent::kStopped:
+      child.stopped = true;
       fmt::print(stderr, "strata: {} is stopped by signal {}; its tasks wait until it goes on\n",
                  core.worker_name(worker), event.status);
       break;
     case os::ServerEvent::kContinued:
+      child.stopped = false;
       fmt::print(stderr, "strata: {} goes on\n", core.worker_name(worker));
       break;
     case os::ServerEvent::kServerGone:
@@ -222,25 +235,63 @@ void ThreadWorld::on_event(engine::Core& core, os::ServerEvent event) {
   }
 }
 
+// Its children have been sent SIGKILL. None of them may still run when its queue goes to others.
+void ThreadWorld::lose_server(engine::Core& core, const std::string& why) {
+  server_ = nullptr;
+  const base::Instant limit = os::monotonic_now() + kEndedMax;
+  for (const Child& child : children_) {
+    if (child.gone || !child.pidfd.valid()) continue;
+    static_cast<void>(child.pidfd.signal(SIGKILL));
+    const base::Duration left = std::max(limit - os::monotonic_now(), base::Duration{0});
+    static_cast<void>(child.pidfd.wait_ended(left));
+    // Where this process is the reaper of orphans nobody else takes them.
+    static_cast<void>(child.pidfd.reap());
+  }
+  for (uint32_t worker = 0; worker < children_.size(); ++worker) {
+    lose(core, worker,
+         fmt::format("the fork server was lost, and all local children with it: {}", why));
+  }
+}
+
 void ThreadWorld::lose(engine::Core& core, uint32_t worker, const std::string& reason) {
   Child& child = children_[worker];
-  if (child.gone) return;
+  if (child.gone || !child.asked) return;
   child.gone = true;
-  if (child.spawned) --alive_;
+  --alive_;
   if (output_ != nullptr) {
     child.last_lines = output_->last_lines(worker);
     output_->ended(worker);
   }
+  const std::string name = core.worker_name(worker);
   core.lose_worker(worker, reason, child.last_lines);
+  if (core.wants_replacement(worker)) {
+    fmt::print(stderr, "strata: {} was lost ({}); another one takes its place, {} of {}\n", name,
+               reason, core.incarnation(worker), core.options().restart_limit);
+  } else if (core.incarnation(worker) > 1) {
+    fmt::print(stderr, "strata: {} is lost for good: {}\n", name, core.loss_reason(worker));
+  }
 }
 
-void ThreadWorld::carry_out(const std::vector<engine::Kill>& kills,
-                            const std::vector<engine::Punch>& punches) {
-  for (const engine::Kill& kill : kills) {
-    fmt::print(stderr, "strata: {}/{} is ended: {}\n", path_, kill.worker, kill.reason);
-    const Child& child = children_[kill.worker];
-    if (child.pidfd.valid()) static_cast<void>(child.pidfd.signal(SIGKILL));
+Result<void> ThreadWorld::spawn(engine::Core& core, uint32_t worker) {
+  if (server_ == nullptr) {
+    STRATA_ASSIGN(os::ForkServer* const server, maker_.server());
+    fmt::print(stderr, "strata: {} has another fork server, pid {}\n", path_, server->pid());
+    STRATA_TRY(watch_server(*server));
   }
+  Result<void> asked = maker_.spawn(core, worker);
+  if (!asked && !std::exchange(children_[worker].gone, true)) --alive_;
+  return asked;
+}
+
+void ThreadWorld::kill(engine::Core& core, const engine::Kill& kill) {
+  if (kill.incarnation != core.incarnation(kill.worker)) return;
+  fmt::print(stderr, "strata: {} is ended: {}\n", core.worker_name(kill.worker), kill.reason);
+  if (kill.worker >= children_.size()) return;
+  const Child& child = children_[kill.worker];
+  if (child.pidfd.valid()) static_cast<void>(child.pidfd.signal(SIGKILL));
+}
+
+void ThreadWorld::punch(const std::vector<engine::Punch>& punches) {
   for (const engine::Punch& punch : punches) {
     must(heap_.punch_hole(punch.heap_offset, punch.bytes));
   }

@@ -8,6 +8,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -53,23 +55,31 @@ class ThreadWorld {
     const device::ChipNote* note = nullptr;
     int pid = 0;
     os::PidFd pidfd;
+    bool asked = false;  // its spawn
+    bool stopped = false;
     std::string last_lines;  // that it wrote before its end
-    bool spawned = false;
     bool gone = false;
+  };
+  // What makes the children of this Worker.
+  struct Maker {
+    // The endpoint of a worker's next incarnation, without the token.
+    std::function<Result<std::unique_ptr<engine::WorkerEndpoint>>(uint32_t worker)> endpoint;
+    // Asks the server for the process behind the worker's endpoint; under the token.
+    std::function<Result<void>(engine::Core&, uint32_t worker)> spawn;
+    // Another server where the one before was lost, or why there is none; under the token.
+    std::function<Result<os::ForkServer*>()> server;
   };
 
   // Both outlive this.
   static Result<std::unique_ptr<ThreadWorld>> create(os::SharedRegion& hub, os::SharedRegion& heap,
                                                      std::string path);
 
-  // Before the engine thread runs. Worker numbers are spawn ids, and the core has these workers.
-  Result<void> watch_server(os::ForkServer& server, uint32_t children);
-  // Its spawn is asked for next.
-  void expect_child(uint32_t worker, const device::ChipNote* note = nullptr) {
-    children_[worker].spawned = true;
-    children_[worker].note = note;
-    ++alive_;
-  }
+  void set_maker(Maker maker) { maker_ = std::move(maker); }
+  // Before the engine thread runs, or under the token.
+  Result<void> watch_server(os::ForkServer& server);
+  // Its spawn is asked for next, under this id: no event of an earlier incarnation has it.
+  uint64_t expect_child(const engine::Core& core, uint32_t worker,
+                        const device::ChipNote* note = nullptr);
   void forget_server();
   // What reads the children's output; null: nobody. It outlives the children.
   void set_output(OutputReader* output) { output_ = output; }
@@ -101,7 +111,12 @@ class ThreadWorld {
   void arm_watch();
   void engine_sleep(bool leads, base::Instant until);
   void kick_engine() { kick_.signal(); }
-  void carry_out(const std::vector<engine::Kill>& kills, const std::vector<engine::Punch>& punches);
+  void kill(engine::Core& core, const engine::Kill& kill);
+  void punch(const std::vector<engine::Punch>& punches);
+  Result<std::unique_ptr<engine::WorkerEndpoint>> make_endpoint(uint32_t worker) {
+    return maker_.endpoint(worker);
+  }
+  Result<void> spawn(engine::Core& core, uint32_t worker);
   void stalled(const char* what, base::Duration since, const std::string& where);
 
  private:
@@ -109,6 +124,7 @@ class ThreadWorld {
               os::Epoll engine, os::EventFd signal, os::EventFd kick, os::TimerFd watch);
   void on_event(engine::Core& core, os::ServerEvent event);
   void lose(engine::Core& core, uint32_t worker, const std::string& reason);
+  void lose_server(engine::Core& core, const std::string& why);
   // Policy of the waiters of this process.
   struct Spin;
   // Of the calling thread, which leads.
@@ -124,6 +140,7 @@ class ThreadWorld {
   os::EventFd kick_;
   os::TimerFd watch_;
   os::ForkServer* server_ = nullptr;
+  Maker maker_;
   OutputReader* output_ = nullptr;
   std::vector<Child> children_;
   uint32_t alive_ = 0;

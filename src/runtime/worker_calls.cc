@@ -117,6 +117,15 @@ Result<registry::PreparePayload> WorkerCore::payload_of(const Callable& callable
   return payload;
 }
 
+int WorkerCore::child_count() {
+  return front_->look([this](const engine::Core&) {
+    if (roster_.size() > 0 && spec_.start != StartMethod::kInline) {
+      return static_cast<int>(roster_.size());
+    }
+    return static_cast<int>(spec_.workers.size()) + spec_.chips + spec_.sub_workers;
+  });
+}
+
 Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
                                                      const std::vector<int>& workers) {
   STRATA_TRY(must_be_home("register_callable"));
@@ -125,8 +134,8 @@ Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
   }
   STRATA_ASSIGN(const registry::PreparePayload payload, payload_of(callable));
   std::vector<uint32_t> listed;
+  const int count = workers.empty() ? 0 : child_count();
   for (const int worker : workers) {
-    const int count = static_cast<int>(next_count()) + spec_.sub_workers;
     if (worker < 0 || worker >= count) {
       return refuse(Code::kNotFound,
                     fmt::format("register_callable on worker {}: {} has the workers 0 to {}",

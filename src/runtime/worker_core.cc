@@ -6,24 +6,14 @@
 #include <cstring>
 
 #include "base/result.h"
-#include "engine/local_mailbox_endpoint.h"
 #include "os/build_id.h"
 #include "os/clock.h"
-#include "os/futex.h"
 #include "os/process.h"
-#include "runtime/child_main.h"
-#include "runtime/context.h"
 #include "runtime/spec.h"
+#include "runtime/worker_core_inl.h"
 
 namespace strata {
 namespace {
-
-struct FutexWaker {
-  void operator()(const uint32_t* word) const {
-    os::futex_wake(reinterpret_cast<const std::atomic<uint32_t>*>(word), 1);
-  }
-};
-using Endpoint = engine::LocalMailboxEndpoint<mailbox::PlainMemory, FutexWaker>;
 
 Error refuse(Code code, std::string text) {
   return Error(code, Scope::kCall, std::move(text));
@@ -77,9 +67,10 @@ WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap
     recorder_ = place_.timeline->recorder(trace::Role::kParent, path_);
   }
   const int cores = os::cores_in_affinity_mask();
-  core_ = std::make_unique<engine::Core>(
-      engine::CoreOptions{path_, spec_.limits, spec_.timeouts, random_bits(),
-                          static_cast<uint32_t>(std::max(1, cores - 1)), recorder_.get()});
+  core_ = std::make_unique<engine::Core>(engine::CoreOptions{
+      path_, spec_.limits, spec_.timeouts, random_bits(),
+      static_cast<uint32_t>(std::max(1, cores - 1)), spec_.restart == Restart::kOnFailure,
+      spec_.restart_limit, recorder_.get()});
 }
 
 WorkerCore::~WorkerCore() {
@@ -122,41 +113,11 @@ void WorkerCore::add_inline_endpoint(runtime::InnerWorker* inner) {
 }
 
 Result<void> WorkerCore::start_inline() {
+  roster_ = runtime::Roster(spec_);
   STRATA_TRY(add_inline_workers());
   STRATA_TRY(add_inline_chips());
   if (spec_.sub_workers > 0) add_inline_endpoint(nullptr);
   front_->call([&](engine::Core& core) { core.expect_no_more_workers(); });
-  engine_ = std::thread([this] { front_->engine_main(); });
-  return {};
-}
-
-Result<void> WorkerCore::start_children() {
-  const uint32_t count = next_count() + static_cast<uint32_t>(spec_.sub_workers);
-  if (count > 0) {
-    // Else the process's server, which outlives this Worker, would keep the heap's pages with it.
-    STRATA_TRY(heap_.set_inherited(false));
-    if (timeline_) STRATA_TRY(timeline_->set_inherited(false));
-    STRATA_ASSIGN(server_, runtime::make_fork_server(spec_.allow_threads, spec_.inherit_fds));
-    STRATA_TRY(heap_.set_inherited(true));
-    if (timeline_) STRATA_TRY(timeline_->set_inherited(true));
-  }
-  if (count > 0) STRATA_TRY(capture_output());
-  STRATA_TRY(make_chip_notes());
-  STRATA_TRY(add_endpoints(count));
-  if (count > 0) STRATA_TRY(world_->watch_server(*server_, count));
-  for (uint32_t i = 0; i < count; ++i) {
-    std::vector<int> fds = {mailboxes_[i].fd(), hub_.fd(), world_->signal_fd(), heap_.fd()};
-    for (const WorkerPlace::Heap& heap : place_.heaps) fds.push_back(heap.fd);
-    if (place_.timeline != nullptr) fds.push_back(place_.timeline->fd());
-    if (i < chip_count()) fds.push_back(chip_notes_[i].fd());
-    if (output_) {
-      STRATA_ASSIGN(const auto more, output_->open(i));
-      fds.insert(fds.end(), more.begin(), more.end());
-    }
-    world_->expect_child(i, i < chip_count() ? &chip_note(i) : nullptr);
-    STRATA_TRY(server_->spawn(i, runtime::encode(child_spec(i)), fds));
-  }
-  front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
   engine_ = std::thread([this] { front_->engine_main(); });
   return {};
 }
@@ -179,21 +140,6 @@ Result<void> WorkerCore::capture_output() {
                 }));
   world_->set_output(output_.get());
   return output_->start();
-}
-
-Result<void> WorkerCore::add_endpoints(uint32_t count) {
-  mailboxes_.reserve(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    STRATA_ASSIGN(os::SharedRegion region,
-                  os::SharedRegion::create("strata-mailbox", mailbox::kRegionBytes));
-    mailboxes_.push_back(std::move(region));
-    auto endpoint =
-        std::make_unique<Endpoint>(mailbox::PlainMemory{}, mailboxes_.back().data(), FutexWaker{});
-    front_->call([&](engine::Core& core) {
-      STRATA_CHECK(core.add_worker(std::move(endpoint), caps_of(i)) == i);
-    });
-  }
-  return {};
 }
 
 Result<void> WorkerCore::wait_ready() {
@@ -284,7 +230,8 @@ Result<void> WorkerCore::end_children() {
   }
   if (!server_) return inlined;
   front_->call([](engine::Core& core) { core.ask_exit(os::monotonic_now()); });
-  const base::Duration grace = base::Duration::from_ms(runtime::exit_grace_ms(spec_));
+  const base::Duration grace = base::Duration::from_ms(front_->look(
+      [this](const engine::Core&) { return runtime::exit_grace_ms(roster_.with_workers(spec_)); }));
   const bool in_time =
       front_->wait("its children to exit", os::monotonic_now() + grace,
                    [this](engine::Core&) { return world_->children_alive() == 0; });
@@ -316,31 +263,6 @@ void WorkerCore::finish_close() {
   front_->finish_calls();
   if (output_) output_->stop();
   life_ = Life::kClosed;
-}
-
-std::vector<Worker::Child> WorkerCore::sub_children() {
-  return children(next_count(), next_count() + static_cast<uint32_t>(spec_.sub_workers));
-}
-
-std::vector<Worker::Child> WorkerCore::next_level_children() {
-  return children(0, next_count());
-}
-
-std::vector<Worker::Child> WorkerCore::children(uint32_t begin, uint32_t end) {
-  if (!must_be_home("children")) return {};
-  return front_->call([&](engine::Core& core) {
-    std::vector<Worker::Child> out;
-    // Until then init() is still making what is looked at here.
-    const Life life = life_.load(std::memory_order_acquire);
-    if (life == Life::kCreated || life == Life::kStarting || !server_) return out;
-    // While nothing runs nobody listens for deaths.
-    world_->collect(core, false);
-    for (uint32_t worker = begin; worker < end; ++worker) {
-      const runtime::ThreadWorld::Child& child = world_->child(worker);
-      out.push_back({child.pid, !child.gone, core.tasks_done(worker)});
-    }
-    return out;
-  });
 }
 
 }  // namespace strata

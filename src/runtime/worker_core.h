@@ -20,6 +20,7 @@
 #include "runtime/chip_executor.h"
 #include "runtime/executor.h"
 #include "runtime/inner_worker.h"
+#include "runtime/roster.h"
 #include "runtime/task_trace.h"
 #include "runtime/thread_world.h"
 #include "runtime/timeline.h"
@@ -67,13 +68,16 @@ class WorkerCore {
   Result<void> unregister_callable(const CallableHandle& handle);
   Result<InnerReceipt> register_inner(const Callable& callable, const std::vector<int>& workers);
   Result<void> unregister_inner(const InnerReceipt& receipt);
-  Result<int> add_worker(WorkerSpec child);
+  // The worker ids of the new children, which are ready.
+  Result<std::vector<int>> add_children(runtime::ChildOrder order);
 
   // --- for the half that a Worker above drives (runtime/inner_worker.h).
   const std::string& path() const { return path_; }
   uint64_t uid_high() const { return core_->options().uid_high; }
   const WorkerSpec& spec() const { return spec_; }
   Result<registry::EntryRef> register_payload(registry::PreparePayload payload);
+  // Until every Worker below that has it has answered, or is lost.
+  Result<void> activate_and_wait(registry::EntryRef entry);
   // Until it is gone everywhere; an Error where a worker did not confirm that.
   Result<void> unregister_and_wait(registry::EntryRef entry);
   // Opens a run whose tasks may use `args`; the calling thread is its orchestration function. While
@@ -138,11 +142,21 @@ class WorkerCore {
 
   WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap, os::SharedRegion hub,
              std::unique_ptr<runtime::Timeline> timeline);
-  uint32_t worker_count() const { return static_cast<uint32_t>(spec_.workers.size()); }
+  // Their ids are below this one.
   uint32_t chip_count() const { return static_cast<uint32_t>(spec_.chips); }
-  // Workers or chips: their ids are below this one, those of SUB children from here on.
-  uint32_t next_count() const { return worker_count() + chip_count(); }
-  std::vector<Worker::Child> children(uint32_t begin, uint32_t end);
+  std::vector<Worker::Child> children(engine::Pool pool);
+  Worker::Child child(const engine::Core& core, uint32_t worker) const;
+  Result<std::vector<int>> add_before_init(runtime::ChildOrder order);
+  Result<std::vector<int>> add_here(const runtime::ChildOrder& order);
+  Result<void> skip_id();
+  Result<std::vector<int>> forward(runtime::ChildOrder order);
+  Result<std::vector<uint32_t>> spawn_late(
+      engine::Core& core, const runtime::RosterEntry& entry,
+      std::vector<std::unique_ptr<engine::WorkerEndpoint>> endpoints);
+  std::optional<Error> await_late(const std::vector<uint32_t>& added, uint32_t limit_ms);
+  std::vector<uint32_t> workers_below();
+  // Worker ids that there are, or will be once init has made them.
+  int child_count();
   std::vector<model::MappedSegment> segments() const;
   engine::WorkerCaps caps_of(uint32_t worker) const;
   void heed_cancel();
@@ -157,9 +171,12 @@ class WorkerCore {
   Result<void> add_inline_chips();
   Result<void> make_chip_notes();
   device::ChipNote& chip_note(uint32_t chip) const;
-  runtime::ChildSpec child_spec(uint32_t worker) const;
+  runtime::ChildSpec child_spec(const engine::Core& core, uint32_t worker) const;
   Result<void> start_children();
-  Result<void> add_endpoints(uint32_t count);
+  Result<void> start_server();
+  runtime::ThreadWorld::Maker maker();
+  static Result<std::unique_ptr<engine::WorkerEndpoint>> make_endpoint();
+  Result<void> spawn(engine::Core& core, uint32_t worker);
   Result<void> capture_output();
   Result<void> wait_ready();
   Result<void> end_children();
@@ -187,7 +204,8 @@ class WorkerCore {
   std::string path_;
   os::SharedRegion heap_;
   os::SharedRegion hub_;
-  std::vector<os::SharedRegion> mailboxes_;      // outlive the endpoints in core_
+  runtime::Roster roster_;     // under the step token
+  uint32_t late_exit_ms_ = 0;  // the most that a Worker needs that was added far below; likewise
   std::unique_ptr<runtime::Timeline> timeline_;  // of the root, where there is one
   std::unique_ptr<trace::Recorder> recorder_;    // of core_; null: off
   std::vector<std::unique_ptr<InlineTrace>> inline_traces_;

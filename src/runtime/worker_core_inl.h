@@ -1,6 +1,12 @@
-// The templates of WorkerCore that add workers; included where workers are added.
+// The body of WorkerCore::add_inline; see worker_core.h.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
 #include "runtime/worker_core.h"
 
 namespace strata {

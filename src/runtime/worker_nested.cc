@@ -25,19 +25,16 @@ Error refuse(Code code, std::string text) {
 
 // ---------------------------------------------------------------- Workers below
 
-Result<int> WorkerCore::add_worker(WorkerSpec child) {
-  STRATA_TRY(must_be_home("add_worker"));
-  if (life_ != Life::kCreated) {
-    return refuse(Code::kWrongState,
-                  "add_worker after init: the Workers below are started by init, so add them "
-                  "before it");
-  }
-  STRATA_TRY(runtime::check_child_spec(child, spec_.level));
-  WorkerSpec with = spec_;
-  with.workers.push_back(std::move(child));
-  STRATA_TRY(runtime::check_spec(with));
-  spec_ = std::move(with);
-  return static_cast<int>(spec_.workers.size()) - 1;
+std::vector<uint32_t> WorkerCore::workers_below() {
+  return front_->look([this](const engine::Core&) {
+    const bool started = roster_.size() > 0;
+    std::vector<uint32_t> out;
+    for (uint32_t i = 0; !started && i < spec_.workers.size(); ++i) out.push_back(i);
+    for (uint32_t i = 0; i < roster_.size(); ++i) {
+      if (roster_.is_worker(i)) out.push_back(i);
+    }
+    return out;
+  });
 }
 
 std::vector<model::MappedSegment> WorkerCore::segments() const {
@@ -48,33 +45,35 @@ std::vector<model::MappedSegment> WorkerCore::segments() const {
   return out;
 }
 
-// Workers come first, the helper processes after them.
 engine::WorkerCaps WorkerCore::caps_of(uint32_t worker) const {
   constexpr uint32_t kPlain = 1u << static_cast<uint32_t>(CallableKind::kNativeImport) |
                               1u << static_cast<uint32_t>(CallableKind::kLocalFunction);
-  if (worker < chip_count()) {
+  const runtime::RosterEntry& entry = roster_.at(worker);
+  if (entry.kind == runtime::RosterEntry::Kind::kChip) {
     return {engine::Pool::kNext, 1u << static_cast<uint32_t>(CallableKind::kChipCallable), false,
             engine::kCanCopy | engine::kCanMap};
   }
-  const bool nested = worker < worker_count();
-  if (!nested) return {engine::Pool::kSub, kPlain};
+  if (!entry.spec) return {engine::Pool::kSub, kPlain};
   return {.pool = engine::Pool::kNext,
           .kinds = kPlain,
           .nested = true,
-          .control_more_ms = runtime::control_below_ms(spec_.workers[worker])};
+          .control_more_ms = runtime::control_below_ms(*entry.spec),
+          .greeting_ms = runtime::ready_limit_ms(*entry.spec)};
 }
 
-runtime::ChildSpec WorkerCore::child_spec(uint32_t worker) const {
+runtime::ChildSpec WorkerCore::child_spec(const engine::Core& core, uint32_t worker) const {
+  const runtime::RosterEntry& entry = roster_.at(worker);
   runtime::ChildSpec out;
   out.path = fmt::format("{}/{}", path_, worker);
+  if (core.incarnation(worker) > 1) out.path += fmt::format("#{}", core.incarnation(worker));
   out.heap_bytes.push_back(heap_.size());
   for (const WorkerPlace::Heap& heap : place_.heaps) out.heap_bytes.push_back(heap.bytes.size());
   out.spin = world_->waiter_options();
   out.output = output_ != nullptr;
-  if (worker < chip_count()) out.chip = spec_.chip;
+  if (entry.kind == runtime::RosterEntry::Kind::kChip) out.chip = spec_.chip;
   if (place_.timeline != nullptr) out.timeline_bytes = place_.timeline->bytes();
-  if (worker < worker_count()) {
-    out.worker = spec_.workers[worker];
+  if (entry.spec) {
+    out.worker = entry.spec;
     out.worker->allow_threads |= spec_.allow_threads;
     out.worker->output = {spec_.output.mode, spec_.output.lines_per_second};
   }
@@ -107,16 +106,18 @@ Result<InnerReceipt> WorkerCore::register_inner(const Callable& callable,
   if (life_ == Life::kClosed || life_ == Life::kClosing) {
     return refuse(Code::kWrongState, "register_inner of a closed Worker");
   }
-  if (spec_.workers.empty()) {
+  const std::vector<uint32_t> below = workers_below();
+  if (below.empty()) {
     return refuse(Code::kWrongState,
                   "register_inner of a Worker without Workers below it: add_worker comes first");
   }
   std::vector<uint32_t> only;
   for (const int worker : workers) {
-    if (worker < 0 || static_cast<uint32_t>(worker) >= worker_count()) {
+    if (worker < 0 ||
+        std::find(below.begin(), below.end(), static_cast<uint32_t>(worker)) == below.end()) {
       return refuse(Code::kInvalidArgument,
-                    fmt::format("worker {} is no Worker below {}, whose child Workers are 0 to {}",
-                                worker, path_, worker_count() - 1));
+                    fmt::format("worker {} is no Worker below {}, whose child Workers are {}",
+                                worker, path_, fmt::join(below, ", ")));
     }
     const auto number = static_cast<uint32_t>(worker);
     if (std::find(only.begin(), only.end(), number) != only.end()) {
@@ -154,6 +155,25 @@ Result<registry::EntryRef> WorkerCore::register_payload(registry::PreparePayload
   // The heaps of the Workers above come after this one's.
   if (payload.blob_bytes > 0) ++payload.blob_segment;
   return front_->register_callable(payload);
+}
+
+Result<void> WorkerCore::activate_and_wait(registry::EntryRef entry) {
+  STRATA_ASSIGN(std::vector<uint64_t> asked, front_->call([&](engine::Core& core) {
+    return core.activate(entry, os::monotonic_now());
+  }));
+  Result<void> first;
+  front_->wait("the answers to an activation", base::Instant::never(), [&](engine::Core& core) {
+    std::erase_if(asked, [&](uint64_t id) {
+      const auto answer = core.take_answer(id);
+      if (!answer) return false;
+      // One that is lost has nothing that could be used; what takes its place has it active.
+      const bool lost = !answer->ok() && answer->error().code() == Code::kEndpointFailed;
+      if (first && !answer->ok() && !lost) first = answer->error();
+      return true;
+    });
+    return asked.empty();
+  });
+  return first;
 }
 
 Result<void> WorkerCore::unregister_and_wait(registry::EntryRef entry) {

@@ -96,8 +96,9 @@ class Scheduler {
   // --- Workers.
   uint32_t add_worker(uint32_t pool = 0) { return queues_.add(pool); }
   void open_worker(uint32_t worker);
-  // It takes nothing any more; the caller then requeues or finishes each of its slots.
-  void close_worker(uint32_t worker);
+  // It takes nothing any more, or until it is opened again where it `returns`; the caller then
+  // requeues or finishes each of its slots.
+  void close_worker(uint32_t worker, bool returns = false);
   // A class of these workers, made or found; classes that no live task names may be dropped for
   // it. kNone where all are in use.
   uint32_t class_of(std::span<const uint32_t> workers);
@@ -129,8 +130,9 @@ class Scheduler {
   }
   // A queued slot has ended, or will never start (kSkipped).
   void finish(uint32_t slot, Outcome outcome, uint32_t cause);
-  // A ready task or group that none of the workers it may take is left for. `expected`: open
-  // workers may come, so only tasks for closed ones count. The caller skips it, or fails the group.
+  // A ready task or group that no worker is left for, of those it may take, nor one to be opened.
+  // `expected`: others may be added, so only tasks for closed ones count. The caller skips it, or
+  // fails the group.
   std::optional<uint32_t> next_stranded(bool expected);
   void skip(uint32_t slot, uint32_t cause);
   bool has_ready() const { return first_run_ != next_run_ && run_of(first_run_).ready > 0; }

@@ -17,11 +17,11 @@ void Scheduler::open_worker(uint32_t worker) {
   activate(worker);
 }
 
-void Scheduler::close_worker(uint32_t worker) {
-  queues_.close(worker);
+void Scheduler::close_worker(uint32_t worker, bool returns) {
+  queues_.close(worker, returns);
   ++membership_;
   for (Run& run : runs_) {
-    if (worker < run.directed.size() && !run.directed[worker].empty()) {
+    if (!returns && worker < run.directed.size() && !run.directed[worker].empty()) {
       run.stranded.push_back(worker);
     }
     if (run.head_group == kNone) continue;
@@ -138,7 +138,8 @@ std::optional<uint32_t> Scheduler::next_stranded(bool expected) {
   if (first_run_ == next_run_) return std::nullopt;
   Run& run = run_of(first_run_);
   for (const Assignment& launch : run.launching) {
-    if (queues_.is_closed(launch.worker)) return launch.slot;
+    // Members go to open workers: this one was lost, and a group goes together.
+    if (!queues_.is_open(launch.worker)) return launch.slot;
   }
   while (!run.stranded.empty()) {
     const uint32_t worker = run.stranded.back();
@@ -167,7 +168,7 @@ std::optional<uint32_t> Scheduler::next_stranded(bool expected) {
     const auto cls = static_cast<uint32_t>(std::countr_zero(bits));
     // None comes to a class that was made of some workers.
     if (expected && cls < kPools) continue;
-    if (queues_.open_count(cls) == 0) return pop_shared(run, cls);
+    if (queues_.alive_count(cls) == 0) return pop_shared(run, cls);
   }
   return std::nullopt;
 }

@@ -194,14 +194,14 @@ void Scheduler::give_back(Group& group) {
   }
 }
 
-// Whether open workers, or those that may yet come where they are `expected`, suffice. None comes
-// to a class that was made of some workers.
+// Whether workers that are open or to be opened, or those that may yet be added where they are
+// `expected`, suffice. None is added to a class that was made of some workers.
 bool Scheduler::feasible(const Group& group, bool expected) const {
-  size_t available = queues_.open_count(group.cls);
+  size_t available = queues_.alive_count(group.cls);
   for (const uint32_t worker : group.wanted) {
     if (worker == kNone) continue;
     if (queues_.is_closed(worker)) return false;
-    if (queues_.is_open(worker) && queues_.is_in(worker, group.cls)) --available;
+    if (queues_.is_in(worker, group.cls)) --available;
   }
   return (expected && group.cls < kPools) || available >= group.any;
 }

@@ -41,18 +41,22 @@ class WorkerQueues {
   void open(uint32_t worker) {
     Worker& w = workers_[worker];
     STRATA_CHECK(!w.open);
+    const uint32_t came = w.closed ? 0 : 1;
     w.open = true;
     w.closed = false;
     ++open_;
-    for_each_class(w, [&](Class& c) { ++c.open; });
+    for_each_class(w, [&](Class& c) { ++c.open, c.coming -= came; });
     link(worker);
   }
-  // Takes nothing any more. What it holds stays until it is removed entry by entry.
-  void close(uint32_t worker);
+  // Takes nothing any more, or nothing until it is opened again (`returns`). What it holds stays
+  // until it is removed entry by entry.
+  void close(uint32_t worker, bool returns = false);
   bool is_open(uint32_t worker) const { return workers_[worker].open; }
   bool is_closed(uint32_t worker) const { return workers_[worker].closed; }
   uint32_t open_count() const { return open_; }
   uint32_t open_count(uint32_t cls) const { return classes_[cls].open; }
+  // Open, or to be opened: neither open nor closed.
+  uint32_t alive_count(uint32_t cls) const { return classes_[cls].open + classes_[cls].coming; }
   uint32_t size() const { return static_cast<uint32_t>(workers_.size()); }
   uint32_t length(uint32_t worker) const { return workers_[worker].length; }
   uint32_t queued() const { return queued_; }  // at all workers
@@ -181,6 +185,7 @@ class WorkerQueues {
   static constexpr uint32_t kCold = kDepthMax;  // the list of cold workers
   struct Class : ClassLists {
     uint32_t open = 0;
+    uint32_t coming = 0;  // neither open nor closed
     bool used = true;
   };
 
@@ -205,7 +210,9 @@ class WorkerQueues {
   // Before the worker is linked.
   void join(uint32_t worker, uint32_t cls) {
     classes_[cls].join(worker);
-    workers_[worker].classes |= uint64_t{1} << cls;
+    Worker& w = workers_[worker];
+    w.classes |= uint64_t{1} << cls;
+    if (!w.open && !w.closed) ++classes_[cls].coming;
   }
   void clear_spent(uint32_t worker) {
     for_each_class(workers_[worker], [&](Class& c) { c.links[worker].spent = false; });

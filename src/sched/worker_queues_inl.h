@@ -5,15 +5,19 @@
 
 namespace strata::sched {
 
-inline void WorkerQueues::close(uint32_t worker) {
+inline void WorkerQueues::close(uint32_t worker, bool returns) {
   Worker& w = workers_[worker];
-  w.closed = true;
-  if (!w.open) return;
-  unlink(worker);
-  warm(worker);
+  const bool was_coming = !w.open && !w.closed;
+  if (w.open) {
+    unlink(worker);
+    warm(worker);
+    --open_;
+    for_each_class(w, [](Class& c) { --c.open; });
+  }
   w.open = false;
-  --open_;
-  for_each_class(w, [&](Class& c) { --c.open; });
+  w.closed = !returns;
+  if (was_coming == returns) return;
+  for_each_class(w, [&](Class& c) { returns ? ++c.coming : --c.coming; });
 }
 
 inline uint32_t WorkerQueues::make_class(std::span<const uint32_t> workers) {

@@ -43,6 +43,11 @@ struct Event {
   Kind kind = Kind::kNone;
   Mark mark = Mark::kOk;
 };
+// A ticket by which a parent means the task also where a worker was replaced: the child of the n-th
+// incarnation knows the ticket alone, and its path ends with "#n" where n is not 1.
+constexpr uint64_t ticket_of(uint32_t incarnation, uint64_t ticket) {
+  return uint64_t{incarnation - 1} << 44 | ticket;
+}
 static_assert(sizeof(Event) == 40 && std::is_trivially_copyable_v<Event>);
 
 }  // namespace strata::trace

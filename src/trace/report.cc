@@ -131,14 +131,17 @@ Report::Report(const Region& region, const TimeMap& time)
   join();
 }
 
-// "L4/0/1" is worker 1 of "L4/0".
+// "L4/0/1" is worker 1 of "L4/0", and "L4/0/1#2" the one that took its place.
 Report::Parent Report::parent_of(const std::string& path) const {
   Parent out;
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return out;
   const char* const end = path.data() + path.size();
-  const auto number = std::from_chars(path.data() + slash + 1, end, out.worker);
-  if (number.ec != std::errc{} || number.ptr != end) return out;
+  auto number = std::from_chars(path.data() + slash + 1, end, out.worker);
+  if (number.ec == std::errc{} && number.ptr != end && *number.ptr == '#') {
+    number = std::from_chars(number.ptr + 1, end, out.incarnation);
+  }
+  if (number.ec != std::errc{} || number.ptr != end || out.incarnation == 0) return out;
   const auto found = by_path_.find(std::string_view(path).substr(0, slash));
   if (found == by_path_.end()) return out;
   out.known = true;
@@ -172,7 +175,7 @@ void Report::join() {
                                .run = event.run,
                                .task = event.task});
       } else if (event.kind == Kind::kGone) {
-        losses_.emplace(std::pair(at, event.worker), event.start);
+        losses_[{at, event.worker}].push_back(event.start);
       }
     }
   }
@@ -182,7 +185,7 @@ void Report::join() {
   });
   const auto lead = [this](size_t at, const Event& event) {
     if (!holds_together(event) || event.kind != Kind::kTask) return;
-    Dispatch* const dispatch = find(parents_[at], event.id);
+    Dispatch* const dispatch = find(parents_[at], ticket_of(parents_[at].incarnation, event.id));
     if (dispatch != nullptr && time_.ns_at(dispatch->start) <= time_.ns_at(event.start)) {
       dispatch->led = true;
     }
@@ -196,12 +199,14 @@ void Report::join() {
 // A flow has the place of its dispatch as its number, and one end at most.
 void Report::connect(size_t at, Slice* slice) {
   if (slice->event.kind == Kind::kDispatch) {
-    const Parent here{true, static_cast<uint32_t>(at), slice->event.worker};
+    const Parent here{
+        .known = true, .ring = static_cast<uint32_t>(at), .worker = slice->event.worker};
     const Dispatch* const found = find(here, slice->event.id);
     if (found == nullptr || !found->led || found->start != slice->event.start) return;
     slice->flow = 1 + static_cast<uint64_t>(found - dispatches_.data());
   } else if (slice->event.kind == Kind::kTask) {
-    Dispatch* const found = find(parents_[at], slice->event.id);
+    Dispatch* const found =
+        find(parents_[at], ticket_of(parents_[at].incarnation, slice->event.id));
     if (found == nullptr) return;
     slice->event.run = found->run;
     slice->event.task = found->task;
@@ -217,7 +222,10 @@ int64_t Report::loss_of(size_t at) const {
   const Parent& parent = parents_[at];
   if (parent.known) {
     const auto found = losses_.find({parent.ring, parent.worker});
-    if (found != losses_.end()) return time_.ns_at(found->second);
+    // Its incarnations are lost one after the other.
+    if (found != losses_.end() && parent.incarnation <= found->second.size()) {
+      return time_.ns_at(found->second[parent.incarnation - 1]);
+    }
   }
   return time_.end_ns();
 }

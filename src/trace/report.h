@@ -78,6 +78,7 @@ class Report {
     bool known = false;
     uint32_t ring = 0;  // place in rings_
     uint16_t worker = 0;
+    uint32_t incarnation = 1;
   };
 
   Parent parent_of(const std::string& path) const;
@@ -93,9 +94,10 @@ class Report {
   std::vector<Region::RingInfo> rings_;
   std::vector<Parent> parents_;  // of each ring
   std::vector<uint64_t> bad_;
-  std::map<std::string, uint32_t, std::less<>> by_path_;      // rings of parents
-  std::vector<Dispatch> dispatches_;                          // by parent, worker, ticket, start
-  std::map<std::pair<uint32_t, uint16_t>, uint64_t> losses_;  // parent's ring, worker: ticks
+  std::map<std::string, uint32_t, std::less<>> by_path_;  // rings of parents
+  std::vector<Dispatch> dispatches_;                      // by parent, worker, ticket, start
+  std::map<std::pair<uint32_t, uint16_t>, std::vector<uint64_t>>
+      losses_;  // parent's ring, worker: ticks
 };
 
 // An event whose fields can be what a writer meant.

@@ -36,7 +36,8 @@ inline registry::PreparePayload native(const std::string& name) {
 
 struct CoreRig {
   explicit CoreRig(uint32_t workers = 1, Limits limits = {.slots = 64, .buffers = 64})
-      : core({.path = "L3", .limits = limits, .timeouts = {}, .uid_high = 77}) {
+      : CoreRig({.path = "L3", .limits = limits, .timeouts = {}, .uid_high = 77}, workers) {}
+  CoreRig(CoreOptions options, uint32_t workers) : core(std::move(options)) {
     for (uint32_t i = 0; i < workers; ++i) add_ready_worker();
     if (workers > 0) gemm = register_callable("gemm");
   }

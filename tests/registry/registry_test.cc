@@ -266,6 +266,52 @@ TEST_F(RegistryTest, SameDigestOnMoreWorkersAsksOnlyTheNewOnes) {
   EXPECT_TRUE(registry_.usable_on_all(f));
 }
 
+TEST_F(RegistryTest, AFailedRegistrationOnMoreWorkersLeavesWhoHasItAsItWas) {
+  add_workers(2);
+  const std::vector<uint32_t> first = {0};
+  ASSERT_TRUE(registry_.begin(callable("f"), first, Registry::Reach::kListed).ok());
+  answer_all();
+  const EntryRef f = registry_.take_outcome()->value();
+  const auto failing = [&](std::vector<uint32_t> workers, Registry::Reach reach) {
+    ASSERT_TRUE(registry_.begin(callable("f"), workers, reach).ok());
+    EXPECT_EQ(take(), Lines{"1 prepare 0.1"});
+    answer(1, Code::kNotFound);
+    answer_all();
+    EXPECT_FALSE(registry_.take_outcome()->ok());
+  };
+  failing({0, 1}, Registry::Reach::kListed);
+  EXPECT_TRUE(registry_.usable(f, 0));
+  EXPECT_FALSE(registry_.will_have(f, 1, ~0u));
+  failing({0, 1}, Registry::Reach::kEverywhere);
+  EXPECT_FALSE(registry_.usable_on_all(f));
+  // A worker in the place of the one that refused it has nothing of it.
+  registry_.on_worker_lost(1);
+  EXPECT_EQ(registry_.on_worker_added(1).value(), 0u);
+  EXPECT_TRUE(registry_.will_have(f, 0, ~0u));
+}
+
+TEST_F(RegistryTest, AnInactiveInnerOneIsReplayedActiveOnceItIs) {
+  PreparePayload inner = callable("f");
+  inner.inner = inner.inactive = true;
+  ASSERT_TRUE(registry_.on_worker_added(0, 0, ~0u, true).ok());
+  ASSERT_TRUE(registry_.begin(inner, registry_.live_workers()).ok());
+  const auto prepared = [&] {
+    const std::vector<Action> actions = registry_.take_actions();
+    EXPECT_EQ(actions.size(), 1u);
+    asked_.insert(asked_.end(), actions.begin(), actions.end());
+    return decode_payload(*actions.front().payload).value();
+  };
+  EXPECT_TRUE(prepared().inactive);
+  answer(0);
+  answer_all();
+  const EntryRef f = registry_.take_outcome()->value();
+  EXPECT_EQ(registry_.activate(f).value(), std::vector<uint32_t>{0});
+  ASSERT_TRUE(registry_.on_worker_added(1, 0, ~0u, true).ok());
+  const PreparePayload replayed = prepared();
+  EXPECT_TRUE(replayed.inner);
+  EXPECT_FALSE(replayed.inactive);
+}
+
 TEST_F(RegistryTest, TombstoneWaitsForTasksThenForWorkers) {
   add_workers(2);
   const EntryRef f = add("f");

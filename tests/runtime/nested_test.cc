@@ -324,11 +324,11 @@ TEST(NestedMisuse, AddWorkerRefusesWhatCannotBe) {
   large.library_path.assign(40, std::string(4000, 'p'));
   expect_error(worker->add_worker(large), Code::kResourceExhausted, "bytes, more than");
   worker->init().value();
-  expect_error(worker->add_worker(level(3, StartMethod::kFork, 1)), Code::kWrongState,
-               "after init");
+  expect_error(worker->add_worker(level(4, StartMethod::kFork, 1)), Code::kInvalidArgument,
+               "must be smaller");
+  expect_error(worker->add_worker(large), Code::kResourceExhausted, "bytes, more than");
   worker->close().value();
-  expect_error(worker->add_worker(level(3, StartMethod::kFork, 1)), Code::kWrongState,
-               "after init");
+  expect_error(worker->add_worker(level(3, StartMethod::kFork, 1)), Code::kWrongState, "closed");
 }
 
 TEST(NestedMisuse, AParentHasAtMost1024Children) {
