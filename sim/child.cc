@@ -54,6 +54,7 @@ void Child::kill(const std::string& reason) {
   shared_->note(name_, EventKind::kWorkerDeath, worker_);
   ++shared_->deaths;
   shared_->checks.on_death(worker_);
+  shared_->overdue.on_death(worker_);
   shared_->level->arrive({worker_, incarnation_, false, reason});
   process_->die();  // unwinds at once where it is this very fiber
 }
@@ -117,6 +118,11 @@ void Child::signal_parent() {
   shared_->level->signal();
 }
 
+bool Child::past_deadline(const mailbox::TaskView& view) const {
+  return view.deadline_ms != 0 &&
+         now_ns() >= view.started_ns + int64_t{view.deadline_ms} * 1'000'000;
+}
+
 void Child::run(const mailbox::TaskView& view, mailbox::TaskOutcome* out) {
   const auto callable = callables_.find(view.callable);
   if (callable == callables_.end() || !callable->second.committed) {
@@ -125,7 +131,7 @@ void Child::run(const mailbox::TaskView& view, mailbox::TaskOutcome* out) {
                                      name_, view.callable));
   }
   shared_->timeline->begin_task(worker_, incarnation_, view.ticket);
-  end_ = code_->run(view.args, [&] { return side_->cancelled(view); });
+  end_ = code_->run(view, [&] { return side_->cancelled(view) || past_deadline(view); });
   shared_->timeline->end_task(worker_, incarnation_);
   out->outcome = end_.outcome;
   out->code = end_.code;

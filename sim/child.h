@@ -116,6 +116,7 @@ class Child {
   // --- Host
   uint32_t control(uint32_t command, std::span<const std::byte> request, std::string* text);
   void run(const mailbox::TaskView& view, mailbox::TaskOutcome* out);
+  bool past_deadline(const mailbox::TaskView& view) const;
   void signal_parent();
   void sleep(const uint32_t* word);
   int64_t now_ns() const;

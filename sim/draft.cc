@@ -10,6 +10,8 @@ namespace {
 
 // Far below the time after which a wait is said to have stalled, for all tasks together.
 constexpr uint64_t kLongNsMax = 5'000'000;
+// Longer than any wait may take.
+constexpr uint64_t kHangNs = 60'000'000'000;
 
 constexpr uint32_t kNoBuffer = ~uint32_t{0};
 
@@ -162,6 +164,18 @@ void add_orders(Draft& draft, size_t part, const TaskOrders& orders) {
   draft.task.parts[part].result_bytes = orders.result_bytes;
 }
 
+// What hangs must have a deadline, and nothing ends a call in this process.
+uint32_t draw_deadline(base::Prng& prng, const Options& options, bool calm) {
+  if (calm || options.deadline == 0 || !prng.chance(options.deadline, 1000)) return 0;
+  return static_cast<uint32_t>(prng.between(1, options.deadline_ms_max));
+}
+
+void maybe_hang(base::Prng& prng, const Options& options, uint32_t deadline_ms,
+                TaskOrders* orders) {
+  if (deadline_ms == 0 || options.inline_workers > 0) return;
+  if (prng.chance(options.hang, 1000)) orders->ns = kHangNs;
+}
+
 TaskOrders draw_orders(base::Prng& prng, const Options& options, uint32_t task, bool calm) {
   TaskOrders orders;
   orders.task = task;
@@ -230,7 +244,10 @@ Draft draw_task(base::Prng& prng, const Shared& shared,
     draft.buffers.push_back(draft.buffers[0]);
     draft.invalid = true;
   }
-  add_orders(draft, 0, draw_orders(prng, options, task, shared.calm));
+  TaskOrders orders = draw_orders(prng, options, task, shared.calm);
+  draft.deadline_ms = draw_deadline(prng, options, shared.calm);
+  maybe_hang(prng, options, draft.deadline_ms, &orders);
+  add_orders(draft, 0, orders);
   if (prng.chance(options.big_args, 1000)) {
     const std::vector<std::byte> bytes(prng.between(1000, TaskArgs::kInlineBytesMax));
     draft.members[0].set_inline(bytes);
@@ -328,8 +345,10 @@ Draft draw_group(base::Prng& prng, const Shared& shared,
     }
   }
   if (members > 1 && prng.chance(options.bad_submit, 1000)) make_conflict(draft);
+  draft.deadline_ms = draw_deadline(prng, options, shared.calm);
   for (uint32_t part = 0; part < members; ++part) {
     TaskOrders orders = draw_orders(prng, options, task, shared.calm);
+    maybe_hang(prng, options, draft.deadline_ms, &orders);
     orders.part = part;
     add_orders(draft, part, orders);
     if (!prng.chance(options.big_args, 4000)) continue;

@@ -14,6 +14,7 @@ namespace strata::sim {
 
 struct Draft {
   std::vector<TaskArgs> members;  // one where it is no group
+  uint32_t deadline_ms = 0;
   engine::Pool pool = engine::Pool::kSub;
   std::vector<int32_t> workers;  // none, or one for each member; -1: any
   std::shared_ptr<SimCallable> callable;

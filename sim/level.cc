@@ -28,6 +28,7 @@ engine::CoreOptions core_options(const Options& options, trace::Recorder* record
   out.restarts = options.replacements > 0;
   out.restart_limit = options.replacements;
   out.timeouts.control_ms = options.control_ms;
+  out.timeouts.deadline_grace_ms = options.deadline_grace_ms;
   out.timeouts.building_turn_ms = options.building_turn_ms;
   out.timeouts.stall_report_ms = options.stall_report_ms;
   return out;
@@ -57,6 +58,7 @@ Level::Level(Shared* shared)
   shared->timeline = &timeline_;
   shared->heap = heap_.data();
   shared->hub = hub_pages_.data();
+  shared->overdue.init(shared->options.deadline_grace_ms);
   shared->placement.init(&shared->checks, [this](uint32_t task) { return known(task); });
 }
 
@@ -90,6 +92,7 @@ LevelWorld::Hooks Level::hooks() {
 void Level::end_by_engine(engine::Core& core, const engine::Kill& kill) {
   if (kill.incarnation != core.incarnation(kill.worker)) return;
   shared_->note("parent", EventKind::kKill, kill.worker);
+  if (ended_overdue(kill)) return;
   const FaultCounts& faults = shared_->faults;
   const bool late = kill.reason.find("did not answer a control") != std::string::npos;
   const bool explained = late
@@ -105,6 +108,30 @@ void Level::end_by_engine(engine::Core& core, const engine::Kill& kill) {
   }
   shared_->faults.deadlines += late;
   children_[kill.worker]->kill(kill.reason);
+}
+
+// It ends one too for a task past its deadline, or for a cancelled run past its grace: only then.
+bool Level::ended_overdue(const engine::Kill& kill) {
+  const bool deadline = kill.reason.starts_with("DEADLINE");
+  if (!deadline && !kill.reason.starts_with("CANCELLED")) return false;
+  Child* const child = children_[kill.worker].get();
+  std::string why = child == nullptr ? "it is inline" : "";
+  if (deadline && why.empty()) why = shared_->overdue.why_not(kill.worker, world_.now());
+  if (!deadline && why.empty()) {
+    const bool due = std::any_of(runs_.begin(), runs_.end(), [&](const auto& run) {
+      return run->cancelled && run->kill_at <= world_.now();
+    });
+    if (!due) why = "no cancelled run is past its grace";
+  }
+  if (!why.empty()) {
+    shared_->checks.fail(Verdict::kCorrectness, fmt::format("the engine ends worker {} for {}: {}",
+                                                            kill.worker, kill.reason, why));
+    return true;
+  }
+  if (!child->alive()) return true;
+  ++(deadline ? shared_->faults.deadlines : shared_->faults.cancels);
+  child->kill(kill.reason);
+  return true;
 }
 
 // ---------------------------------------------------------------- workers
@@ -138,7 +165,7 @@ std::unique_ptr<engine::WorkerEndpoint> Level::make_endpoint(uint32_t worker) {
   if (worker >= mailboxes_.size()) mailboxes_.resize(worker + 1);
   mailboxes_[worker] = region;
   return std::make_unique<SpiedEndpoint>(
-      std::move(endpoint), &shared_->placement, &shared_->registrations, worker,
+      std::move(endpoint), shared_, worker,
       model::MappedSegment{heap_.data(), shared_->options.heap_bytes});
 }
 
@@ -473,21 +500,28 @@ SimRun* Level::open_run() {
 }
 
 void Level::cancel(SimRun& run) {
+  base::Instant kill_at = base::Instant::never();
+  if (shared_->chance(shared_->options.cancel_grace)) {
+    kill_at = world_.now() + base::Duration{static_cast<int64_t>(shared_->prng().below(2'000'000))};
+  }
   front_.call([&](engine::Core& core) {
     if (run.record->done) return;
     shared_->note("parent", EventKind::kRunCancel, run.number);
     run.cancelled = true;
-    core.cancel_run(*run.record);
+    run.kill_at = std::min(run.kill_at, kill_at);
+    core.cancel_run(*run.record, kill_at);
   });
 }
 
-void Level::note_task(SimRun& run, Oracle::Task task, PlaceRule rule) {
+void Level::note_task(SimRun& run, Oracle::Task task, PlaceRule rule, uint32_t deadline_ms) {
+  shared_->overdue.add_task(deadline_ms);
   shared_->placement.add_task(task, std::move(rule));
   run.tasks.push_back(shared_->oracle.add_task(std::move(task)));
   tasks_.emplace_back(&run, static_cast<uint32_t>(run.tasks.size() - 1));
 }
 
 void Level::withdraw_task(SimRun& run) {
+  shared_->overdue.withdraw_task();
   shared_->placement.withdraw_task();
   shared_->oracle.withdraw_task();
   run.tasks.pop_back();

@@ -52,7 +52,10 @@ struct SimRun {
   uint32_t number = 0;          // of this simulation, from 0
   std::vector<uint32_t> tasks;  // the oracle's numbers, in order of submission
   bool cancelled = false;
+  base::Instant kill_at = base::Instant::never();  // the end of the cancel's grace
   bool build_error = false;
+  uint32_t calls_set = 0;  // callbacks
+  uint32_t calls_made = 0;
 };
 
 class Level {
@@ -112,7 +115,7 @@ class Level {
   std::vector<std::shared_ptr<SimCallable>>& callables() { return callables_; }
   std::vector<std::unique_ptr<SimRun>>& runs() { return runs_; }
   // By the oracle's number: the run, and the task's number in it.
-  void note_task(SimRun& run, Oracle::Task task, PlaceRule rule);
+  void note_task(SimRun& run, Oracle::Task task, PlaceRule rule, uint32_t deadline_ms = 0);
   void withdraw_task(SimRun& run);
 
   // After all callables were unregistered and all controls answered.
@@ -130,6 +133,7 @@ class Level {
 
   LevelWorld::Hooks hooks();
   void end_by_engine(engine::Core& core, const engine::Kill& kill);
+  bool ended_overdue(const engine::Kill& kill);
   void arrived(engine::Core& core, const LevelWorld::Arrival& arrival);
   uint32_t add_child(engine::Core& core, engine::Pool pool);
   std::unique_ptr<engine::WorkerEndpoint> make_endpoint(uint32_t worker);

@@ -240,7 +240,7 @@ Result<void> LevelWorld::spawn(engine::Core& core, uint32_t worker) {
   return Error(Code::kSystem, Scope::kProcess, "no room for another process");
 }
 
-void LevelWorld::stalled(const char* what, base::Duration since) {
+void LevelWorld::stalled(const char* what, base::Duration since, const std::string&) {
   log_->add(scheduler().now(), who(), EventKind::kStall, static_cast<uint64_t>(since.ns));
   hooks_.stalled(what, since);
 }

@@ -85,7 +85,7 @@ class LevelWorld {
   void punch(const std::vector<engine::Punch>& punches);
   Result<std::unique_ptr<engine::WorkerEndpoint>> make_endpoint(uint32_t worker);
   Result<void> spawn(engine::Core& core, uint32_t worker);
-  void stalled(const char* what, base::Duration since);
+  void stalled(const char* what, base::Duration since, const std::string& where);
 
   // --- For the rest of the simulation.
   // A child's signal, or the kernel's: the flag of the hub was taken back before.

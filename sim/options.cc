@@ -119,6 +119,15 @@ void draw_faults(Draw& draw, Options& o) {
   o.spawn_fails = draw.often_zero(600, 500);
 }
 
+void draw_ends(Draw& draw, Options& o) {
+  o.deadline = draw.often_zero(500, 300);
+  o.deadline_ms_max = draw.between(1, 4);
+  o.hang = draw.often_zero(500, 300);
+  o.deadline_grace_ms = draw.between(0, 3);
+  o.cancel_grace = draw.often_zero(400, 900);
+  o.on_done = draw.often_zero(300, 700);
+}
+
 void draw_waits(Draw& draw, Options& o) {
   o.spin_looks = draw.between(0, 8);
   o.child_spin_ns = draw.chance(1, 3) ? 0 : draw.scaled(100, 4);
@@ -158,6 +167,7 @@ Options draw_options(uint64_t seed, Mode mode) {
       draw_faults(draw, o);
       draw_waits(draw, o);
       if (draw.chance(1, 12)) draw_bulk(draw, o);
+      draw_ends(draw, o);
       break;
     case Mode::kLite:
       draw_work(draw, o);
@@ -202,6 +212,9 @@ std::string describe(const Options& o) {
   out +=
       fmt::format("  places  directed {} group {} of {} directed_member {} listed {} storage {}\n",
                   o.directed, o.group, o.group_max, o.directed_member, o.listed, o.storage);
+  out += fmt::format(
+      "  ends    deadline {} of 1 to {} ms, hang {}, grace {} ms cancel_grace {} on_done {}\n",
+      o.deadline, o.deadline_ms_max, o.hang, o.deadline_grace_ms, o.cancel_grace, o.on_done);
   out += fmt::format(
       "  faults  fail_task {} long_task {} kills {} kill_all {} gap {} ns pauses {} of {} ns slow "
       "{} slow_control {} refuse prepare {} commit {} undo {} spurious {} doubled {} spawn {}\n",

@@ -71,6 +71,14 @@ struct Options {
   uint32_t listed = 0;   // callables that only some workers have
   uint32_t storage = 0;  // OUTPUTs without storage
 
+  // Ends of runs and of tasks.
+  uint32_t deadline = 0;         // tasks with a deadline
+  uint32_t deadline_ms_max = 2;  // it is 1 to this
+  uint32_t hang = 0;             // of these, such as never end
+  uint32_t deadline_grace_ms = 1;
+  uint32_t cancel_grace = 0;  // cancels with a grace
+  uint32_t on_done = 0;       // runs with callbacks
+
   // Faults.
   uint32_t fail_task = 0;
   uint32_t long_task = 0;          // a thousand times longer

@@ -207,13 +207,13 @@ std::optional<std::string> Oracle::judge_one(uint32_t id, const Seen& seen) cons
     started = started || part.starts > 0;
     failed = failed || part.failed;
     if (part.failed && !task.parts[p].will_fail &&
-        !(task.parts[p].heeds_cancel && seen.may_cancel)) {
+        !(task.parts[p].heeds_cancel && (seen.may_cancel || seen.overdue))) {
       return wrong("its code does not fail");
     }
     // What has started comes to its end, whatever becomes of the others.
     if (part.starts > 0 && !part.ended && !part.died) return wrong("its code was left behind");
     if (part.died && seen.outcome != Outcome::kEndpointFailed &&
-        !(task.is_group && seen.outcome == Outcome::kTaskFailed)) {
+        !((task.is_group || seen.overdue) && seen.outcome == Outcome::kTaskFailed)) {
       return wrong("it was lost with its worker");
     }
   }
@@ -240,10 +240,11 @@ std::optional<std::string> Oracle::judge_one(uint32_t id, const Seen& seen) cons
       if (!seen.may_be_lost) return wrong("no worker was lost");
       break;
     case Outcome::kTaskFailed:
-      if (!failed) return wrong("its code did not fail");
+      if (!failed && !seen.overdue) return wrong("its code did not fail");
       break;
     case Outcome::kOk:
       if (const auto why = judge_ok(id, seen)) return wrong(*why);
+      if (seen.ended_late) return wrong("it ended after its deadline");
       break;
     case Outcome::kLive:
       break;

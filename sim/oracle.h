@@ -56,6 +56,8 @@ class Oracle {
     bool may_cancel = false;       // its run was cancelled before it was done
     bool may_lack_worker = false;  // at some moment too few workers were left for it
     bool may_be_lost = false;      // some worker was lost
+    bool overdue = false;          // it passed its deadline
+    bool ended_late = false;       // and its code came to its end after it
   };
 
   // Zeroed, or of unknown content.

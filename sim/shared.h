@@ -11,6 +11,7 @@
 #include "sim/memory.h"
 #include "sim/options.h"
 #include "sim/oracle.h"
+#include "sim/overdue.h"
 #include "sim/placement.h"
 #include "sim/registrations.h"
 
@@ -47,6 +48,7 @@ struct Shared {
   EventLog* log = nullptr;
   Checks checks;
   Placement placement;
+  Overdue overdue;
   Registrations registrations{&checks};
   Oracle oracle;
   FaultCounts faults;

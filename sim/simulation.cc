@@ -30,6 +30,7 @@ class Simulation {
   void newcomers();
   void set_up();
   void leave_alone();
+  void await_calls();
   void take_down(User& user);
   void probe_all(User& user);
   void linger(int64_t ns_max);
@@ -183,6 +184,22 @@ void Simulation::leave_alone() {
   }
 }
 
+// Every callback comes, and once.
+void Simulation::await_calls() {
+  const base::Instant limit = stage_.scheduler().now() + base::Duration::from_s(5);
+  const auto all_made = [&] {
+    return std::all_of(level_.runs().begin(), level_.runs().end(),
+                       [](const auto& run) { return run->calls_made == run->calls_set; });
+  };
+  while (!all_made() && !shared_.checks.failed()) {
+    if (stage_.scheduler().now() > limit) {
+      shared_.checks.fail(Verdict::kLiveness, "a callback does not come");
+      return;
+    }
+    linger(1'000'000);
+  }
+}
+
 void Simulation::take_down(User& user) {
   shared_.note("host", EventKind::kLiveness);
   shared_.calm = true;
@@ -194,6 +211,7 @@ void Simulation::take_down(User& user) {
   if (shared_.checks.failed()) return;
   for (size_t i = 0; i < level_.runs().size(); ++i) user.wait_run(*level_.runs()[i], false);
   probe_all(user);
+  await_calls();
   if (shared_.checks.failed()) return;
   judge(level_);
   while (!level_.buffers().empty()) level_.release_buffer(*level_.buffers().back());

@@ -10,19 +10,22 @@
 #include "base/check.h"
 #include "engine/endpoint.h"
 #include "model/args.h"
+#include "sim/level_world.h"
 #include "sim/placement.h"
 #include "sim/registrations.h"
+#include "sim/shared.h"
 #include "sim/task_code.h"
 
 namespace strata::sim {
 
 class SpiedEndpoint final : public engine::WorkerEndpoint {
  public:
-  SpiedEndpoint(std::unique_ptr<engine::WorkerEndpoint> inner, Placement* placement,
-                Registrations* registrations, uint32_t worker, model::MappedSegment heap)
+  SpiedEndpoint(std::unique_ptr<engine::WorkerEndpoint> inner, Shared* shared, uint32_t worker,
+                model::MappedSegment heap)
       : inner_(std::move(inner)),
-        placement_(*placement),
-        registrations_(*registrations),
+        shared_(*shared),
+        placement_(shared->placement),
+        registrations_(shared->registrations),
         worker_(worker),
         heap_(heap) {}
 
@@ -36,6 +39,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
     const std::optional<uint64_t> ticket = inner_->dispatch(post, args);
     if (ticket) {
       placement_.on_taken(worker_, name, *ticket);
+      shared_.overdue.on_given(worker_, name, *ticket, shared_.level->now());
     } else {
       placement_.on_refused(worker_, name);
     }
@@ -79,6 +83,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
    public:
     Sink(SpiedEndpoint* spy, engine::EndpointSink* sink) : spy_(*spy), sink_(*sink) {}
     void on_completion(const mailbox::Completion& completion) override {
+      spy_.shared_.overdue.on_seen(spy_.worker_, completion.ticket);
       sink_.on_completion(completion);
     }
     void on_reply(uint32_t command, uint32_t code, std::span<const std::byte> bytes) override {
@@ -96,6 +101,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
   };
 
   std::unique_ptr<engine::WorkerEndpoint> inner_;
+  Shared& shared_;
   Placement& placement_;
   Registrations& registrations_;
   uint32_t worker_;

@@ -2,11 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "sim/level_world.h"
 #include "sim/shared.h"
 #include "sim/strided.h"
 
 namespace strata::sim {
 namespace {
+
+// It looks at least that often whether it is cancelled.
+constexpr uint64_t kPieceNs = 500'000;
 
 std::span<const uint64_t> shape_of(const strata_tensor& tensor) {
   return {tensor.shape, tensor.rank};
@@ -97,6 +103,13 @@ bool TaskCode::outputs_stand(uint64_t hash) {
   return true;
 }
 
+TaskCode::End TaskCode::run(const mailbox::TaskView& view, const std::function<bool()>& cancelled) {
+  began_ns_ = view.started_ns;
+  End end = run(view.args, cancelled);
+  began_ns_ = 0;
+  return end;
+}
+
 TaskCode::End TaskCode::run(std::span<const std::byte> args,
                             const std::function<bool()>& cancelled) {
   End end;
@@ -115,10 +128,11 @@ TaskCode::End TaskCode::run(std::span<const std::byte> args,
   shared_->note(name_, EventKind::kTaskStart, orders.task, worker_);
   shared_->checks.on_start(worker_, orders.name(), ranges(true, false), ranges(false, true));
   shared_->placement.on_start(worker_, orders.name());
+  if (began_ns_ != 0) shared_->overdue.on_start(worker_, orders.name(), began_ns_);
   const uint64_t hash = read_inputs(orders.name());
   bool stopped = false;
   for (uint64_t left = orders.ns; left > 0 && !stopped;) {
-    const uint64_t piece = std::min<uint64_t>(left, 1 + orders.ns / 2);
+    const uint64_t piece = std::min({left, 1 + orders.ns / 2, kPieceNs});
     delay_(piece);
     left -= piece;
     stopped = orders.heeds_cancel && cancelled();
@@ -135,6 +149,8 @@ TaskCode::End TaskCode::run(std::span<const std::byte> args,
   }
   shared_->checks.on_end(worker_, orders.name(), hash, fails);
   shared_->placement.on_end(worker_, orders.name());
+  // No time passes until the loop asks for the time of the end.
+  shared_->overdue.on_end(worker_, orders.name(), shared_->level->now().ns);
   shared_->note(name_, EventKind::kTaskEnd, orders.task, fails);
   if (fails) {
     ++shared_->faults.task_failures;

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mailbox/parent_side.h"
+#include "mailbox/child_side.h"
 #include "model/args.h"
 #include "sim/checks.h"
 
@@ -67,6 +67,8 @@ class TaskCode {
   TaskCode& operator=(const TaskCode&) = delete;
 
   End run(std::span<const std::byte> args, const std::function<bool()>& cancelled);
+  // In a child, which says when the task began.
+  End run(const mailbox::TaskView& view, const std::function<bool()>& cancelled);
 
  private:
   Checks::Ranges ranges(bool reads, bool writes) const;
@@ -79,6 +81,7 @@ class TaskCode {
   std::string_view name_;
   std::function<void(uint64_t ns)> delay_;
   model::ArgsDecoder decoder_;
+  int64_t began_ns_ = 0;  // of the task that runs, where it is timed
 };
 
 }  // namespace strata::sim

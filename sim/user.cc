@@ -68,8 +68,40 @@ void User::build_run() {
     level_.cancel(*run);
     features_.cancel = true;
   }
+  if (prng_.chance(1, 2)) maybe_call(*run);
   end_run(*run, true);
+  maybe_call(*run);
   mine_.push_back(run);
+}
+
+// A callback for when the run is done, which may submit another run and may not wait.
+void User::maybe_call(SimRun& run) {
+  if (!chance(shared_.options.on_done)) return;
+  const uint32_t number = run.calls_set++;
+  const bool submits = prng_.chance(1, 3);
+  const uint64_t seed = prng_.next();
+  level_.front().on_done(run.record, [this, &run, number, submits, seed](const Result<void>& said) {
+    shared_.note("callback", EventKind::kRunWaited, run.number, number);
+    const std::optional<Error> outcome = run.record->outcome();
+    if (!run.record->done || said.ok() == outcome.has_value()) {
+      shared_.checks.fail(Verdict::kCorrectness, "a callback is told another end than the run has");
+    }
+    if (run.calls_made++ != number) {
+      shared_.checks.fail(Verdict::kCorrectness, "callbacks of a run come in another order");
+    }
+    const Result<void> waited = level_.front().wait_run(*run.record, base::Instant::never());
+    if (waited || waited.error().code() != Code::kWrongState) {
+      shared_.checks.fail(Verdict::kCorrectness, "a wait in a callback is not refused");
+    }
+    if (!submits || shared_.calm || shared_.checks.failed()) return;
+    User helper(&level_, seed, "callback", &features_);
+    SimRun* const next = helper.begin_run();
+    if (next == nullptr) return;
+    for (uint64_t n = helper.prng_.below(4); n > 0; --n) {
+      if (std::optional<Draft> draft = helper.draw(*next)) helper.submit(*next, *std::move(draft));
+    }
+    helper.end_run(*next, false);
+  });
 }
 
 void User::build_step(SimRun& run) {
@@ -187,7 +219,8 @@ Result<TaskRef> User::send(SimRun& run, const Draft& draft) {
     return core.scheduler().live() + slots > shared_.options.slots;
   };
   shared_.faults.full += level_.front().look(full);
-  engine::Job job{draft.callable->ref, {draft.pool, -1}, CallConfig{}};
+  engine::Job job{
+      draft.callable->ref, {draft.pool, -1}, CallConfig{.deadline_ms = draft.deadline_ms}};
   if (draft.task.is_group) {
     return level_.front().submit_group(*run.record, job, draft.members, draft.workers);
   }
@@ -217,7 +250,7 @@ void User::submit(SimRun& run, Draft draft) {
   const uint64_t unregistered = shared_.log->count(EventKind::kUnregister);
   const bool must_refuse = must_be_refused(draft);
   const bool must_take = must_be_taken(draft);
-  level_.note_task(run, draft.task, std::move(rule));
+  level_.note_task(run, draft.task, std::move(rule), draft.deadline_ms);
   const Result<TaskRef> result = send(run, draft);
   judge_submit(run, draft, result, must_refuse,
                must_take && must_be_taken(draft) &&

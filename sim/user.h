@@ -48,6 +48,7 @@ class User {
  private:
   void build_run();
   void build_step(SimRun& run);
+  void maybe_call(SimRun& run);
   void maybe_scope();
   void drop_scope();
   void wait_some_task(SimRun& run);

@@ -34,9 +34,9 @@ std::vector<Outcome> outcomes_of(const SimRun& run) {
 bool code_fits(Outcome outcome, Code code) {
   switch (outcome) {
     case Outcome::kTaskFailed:
-      return code == Code::kTaskFailed;
+      return code == Code::kTaskFailed || code == Code::kDeadline;
     case Outcome::kEndpointFailed:
-      return code == Code::kEndpointFailed;
+      return code == Code::kEndpointFailed || code == Code::kCancelled;
     case Outcome::kSkipped:
       return code == Code::kSkipped || code == Code::kNoWorker || code == Code::kCancelled;
     case Outcome::kOk:
@@ -59,6 +59,10 @@ std::string judge_root(const SimRun& run, const std::vector<Outcome>& outcomes) 
   if (run.build_error) {
     if (!root || root->code() != Code::kUserCode) return "the error of its function is lost";
     return {};
+  }
+  // Who was ended for the cancel is told in its place.
+  if (run.record->cancel_kills > 0 && root && run.cancelled) {
+    return root->code() == Code::kCancelled ? "" : "a cancelled run that was ended says another";
   }
   if (first == outcomes.end()) return root ? "it has an error although all went well" : "";
   if (!root) return "it has no error although a task failed";
@@ -122,6 +126,22 @@ std::string judge_skip(Level& level, const SimRun& run, size_t number) {
                      run.number, error->second.to_string());
 }
 
+// A failure by a deadline or by a cancel is one only after the time.
+std::string judge_deadline(const SimRun& run, size_t number, const Oracle::Seen& seen) {
+  const auto error = run.record->errors.find(static_cast<uint32_t>(number));
+  if (error == run.record->errors.end()) return {};
+  const Code code = error->second.code();
+  if (code == Code::kDeadline && !seen.overdue) {
+    return fmt::format("task {} of run {} failed before its deadline: {}", number, run.number,
+                       error->second.to_string());
+  }
+  if (code == Code::kCancelled && !run.cancelled) {
+    return fmt::format("task {} of run {} was ended for a cancel that nobody asked for", number,
+                       run.number);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string judge_record(Shared& shared, const SimRun& run, const std::vector<Outcome>& outcomes) {
@@ -171,6 +191,12 @@ void judge(Level& level) {
       one.may_cancel = run->cancelled;
       one.may_lack_worker = may_lack_worker(level, task);
       one.may_be_lost = shared.deaths > 0;
+      one.overdue = shared.overdue.is_overdue(task);
+      one.ended_late = shared.overdue.ended_late(task);
+      if (std::string wrong = judge_deadline(*run, i, one); !wrong.empty()) {
+        shared.checks.fail(Verdict::kCorrectness, std::move(wrong));
+        return;
+      }
     }
   }
   // A child runs one task at a time.

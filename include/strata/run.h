@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,6 +52,12 @@ class STRATA_PUBLIC RunHandle {
   // with all that is below it. The run's error is then Code::kCancelled and says who was. A later
   // call may shorten the grace. A call in this process (StartMethod::kInline) cannot be killed.
   void cancel(uint32_t grace_ms);
+  // Calls `callback` with the run's outcome when it is done, once: in a thread that waits for
+  // something of this Worker, else in a thread of the Worker's own; at once, here, where the run is
+  // done already. Several are called in order, one at a time over all runs. It may submit and ask
+  // about runs; a wait, close or registration in it is an Error at once. What it throws is logged.
+  // Keep it short: the Worker's own thread does nothing else meanwhile.
+  Result<void> on_done(std::function<void(const Result<void>& outcome)> callback);
   // The bytes that a task gave by set_result; empty where it gave none. An Error where it failed,
   // was skipped or is not done. `member`: of a group.
   Result<std::vector<std::byte>> result(TaskRef task, uint32_t member = 0) const;

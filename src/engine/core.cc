@@ -446,6 +446,10 @@ void Core::finish_runs() {
     if (trace_.on()) [[unlikely]] {
       trace_.run_done(run->number, run->outcome().has_value(), run->cancelled);
     }
+    if (!run->on_done.empty()) {
+      run->calls_pending = true;
+      endings_.done_calls.push_back(run);
+    }
     if (run->cancel_cause != 0) causes_.unpin(run->cancel_cause);
     run.reset();
   }

@@ -100,9 +100,9 @@ class Core final : private CoreData, private EndpointSink {
   bool can_open_run() const { return sched_.can_open_run(); }
   std::shared_ptr<RunRecord> open_run();
   void seal_run(RunRecord& run, std::optional<Error> build_error);
-  // Children that still run a task of it at `kill_at` are ended.
   void cancel_run(RunRecord& run, base::Instant kill_at = base::Instant::never());
   void cancel_all();
+  std::deque<std::shared_ptr<RunRecord>>& done_calls() { return endings_.done_calls; }
 
   enum class Submitted : uint8_t { kDone, kFull, kRefused };
   // kFull: no room now; step and try again. kRefused: *error says why.
@@ -142,8 +142,7 @@ class Core final : private CoreData, private EndpointSink {
   void set_wake_points();
   void clear_wake_points();
   bool wants_time() const {
-    return controls_open_ > 0 || registry_waits() || !dropped_.empty() ||
-           endings_.deadlines.any() || endings_.grace_at != base::Instant::never();
+    return controls_open_ > 0 || registry_waits() || !dropped_.empty() || endings_.wait();
   }
   base::Instant next_deadline() const;
   // No run is open or unfinished.
@@ -157,6 +156,7 @@ class Core final : private CoreData, private EndpointSink {
   void busy_endpoints(std::vector<Awaited>* out) const;
   // An inline worker with something to run: take() it, run() it without the token, put() it.
   InlineEndpoint* inline_work() const;
+  std::string describe_work(base::Instant now);  // what runs where; for a report of a stall
   // Whether something ended since the last call: a task, a run, a registration.
   bool take_notable() { return std::exchange(notable_, false); }
   // Something else has ended that a thread may wait for.

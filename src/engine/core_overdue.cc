@@ -162,4 +162,50 @@ std::string Core::Overdue::late_text(uint32_t deadline_ms, const mailbox::Comple
                      ran / 1'000'000, own.empty() ? "" : ": ", own);
 }
 
+// ---------------------------------------------------------------- reports
+
+namespace {
+constexpr size_t kNamedMax = 8;  // workers in a report
+}  // namespace
+
+std::string Core::describe_work(base::Instant now) {
+  std::string out;
+  size_t named = 0, unnamed = 0;
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+    const WorkerEntry& entry = workers_[worker];
+    const uint32_t length = sched_.queues().length(worker);
+    if (length == 0 && !entry.control_posted) continue;
+    if (named == kNamedMax) {
+      ++unnamed;
+      continue;
+    }
+    ++named;
+    uint32_t oldest = sched::kNone;
+    sched_.queues().for_each_slot(worker, [&](uint32_t slot) {
+      if (oldest == sched::kNone) oldest = slot;
+    });
+    std::string does = "a control is not answered";
+    if (oldest != sched::kNone) {
+      const std::optional<int64_t> since = entry.endpoint->started(sched_.slot(oldest).ticket);
+      does = fmt::format("{} {}", task_name(sched_.slot(oldest), head_of(oldest)),
+                         since ? "runs" : "has not begun");
+      if (since && *since != 0 && *since < now.ns) {
+        does += fmt::format(" for {:.1f} s", base::Duration{now.ns - *since}.seconds());
+      }
+      if (length > 1) does += fmt::format(", {} behind it", length - 1);
+      if (entry.control_posted) does += ", and a control behind that";
+    }
+    out += fmt::format("{}{}: {}", out.empty() ? "" : "; ", worker_name(worker), does);
+  }
+  if (unnamed > 0) out += fmt::format("; and {} more workers", unnamed);
+  if (out.empty()) out = "no worker has anything to do";
+  for (const std::shared_ptr<RunRecord>& run : runs_) {
+    if (!run) continue;
+    out +=
+        fmt::format("; run {}: {} of {} tasks have ended{}", run->id, run->progress.terminal(),
+                    run->progress.submitted, run->progress.built ? "" : ", and it is being built");
+  }
+  return out;
+}
+
 }  // namespace strata::engine

@@ -150,6 +150,7 @@ void Core::seal_run(RunRecord& run, std::optional<Error> build_error) {
   notable_ = true;
 }
 
+// Children that still run a task of it at `kill_at` are ended.
 void Core::cancel_run(RunRecord& run, base::Instant kill_at) {
   if (run.done) return;
   run.kill_at = std::min(run.kill_at, kill_at);

@@ -16,6 +16,7 @@
 #include "engine/endpoint.h"
 #include "engine/inline_endpoint.h"
 #include "engine/news_set.h"
+#include "engine/run_record.h"
 #include "mailbox/child_loop.h"
 #include "registry/registry.h"
 #include "sched/types.h"
@@ -144,8 +145,10 @@ struct TaskHead {
 // What Core remembers of ends that it must bring about itself.
 struct Endings {
   Deadlines deadlines;
-  base::Instant grace_at = base::Instant::never();  // the first grace of a cancelled run ends
-  std::optional<base::Instant> now;                 // of the step that is made, where it is known
+  base::Instant grace_at = base::Instant::never();    // the first grace of a cancelled run ends
+  std::optional<base::Instant> now;                   // of the step that is made, where it is known
+  std::deque<std::shared_ptr<RunRecord>> done_calls;  // runs that are done and have calls to make
+  bool wait() const { return deadlines.any() || grace_at != base::Instant::never(); }
 };
 
 // Makes the pages of a range of the heap there; under the step token, for each new segment.

@@ -35,7 +35,7 @@
 //     void punch(std::vector<Punch>);                without the token
 //     std::unique_ptr<WorkerEndpoint> make_endpoint(uint32_t worker);  without; null: there is none
 //     Result<void> spawn(Core&, uint32_t worker);    with; the worker that has this endpoint now
-//     void stalled(const char* what, base::Duration since);                a report
+//     void stalled(const char* what, base::Duration since, const std::string& where);  a report
 //   };
 #pragma once
 
@@ -82,8 +82,16 @@ class Front {
                                std::span<const int32_t> workers);
   Result<void> wait_run(RunRecord& run, base::Instant deadline);
   Result<void> wait_task(RunRecord& run, TaskRef task);
+  // Calls it, without the token, when the run is done: in a thread that waits, else in the engine
+  // thread; at once where it is done already. Calls are made one at a time. It throws nothing.
+  void on_done(const std::shared_ptr<RunRecord>& run,
+               std::function<void(const Result<void>&)> call);
+  // Those that are left, after the engine thread has ended.
+  void finish_calls();
   // The thread that calls is inside an orchestration function of this Worker.
   bool is_building() const { return builder_.load(std::memory_order_relaxed) == world_.self(); }
+  // Why this thread may not wait here: it runs a task of this Worker, or an on_done callback.
+  std::optional<Error> why_no_wait(const char* what);
 
   Result<registry::EntryRef> register_callable(const registry::PreparePayload& payload,
                                                std::span<const uint32_t> listed = {});
@@ -117,6 +125,9 @@ class Front {
   bool idle_as_leader(std::unique_lock<typename World::Mutex>& token, base::Instant until,
                       std::vector<Awaited>* awaited);
   void leave(std::unique_lock<typename World::Mutex>& token, bool led);
+  bool may_call() const { return !calling_ && !core_.done_calls().empty() && !is_building(); }
+  void make_calls(std::unique_lock<typename World::Mutex>& token);
+  void make_calls_of(RunRecord& run, std::unique_lock<typename World::Mutex>& token);
   void take_lead_from_engine();
   void note_call();
   void announce();
@@ -138,6 +149,11 @@ class Front {
   bool build_taken_ = false;
   bool registering_ = false;
   std::atomic<const void*> builder_{nullptr};
+  std::atomic<const void*> task_thread_{nullptr};  // runs an inline task
+  bool calling_ = false;                           // a thread makes the calls of runs that are done
+  std::atomic<bool> calls_due_{false};             // and none does yet
+  std::vector<const void*> callers_;               // threads inside such a call
+  std::atomic<uint32_t> caller_count_{0};
   std::function<void(Core&)> poll_;
   base::Duration poll_every_{};
 };

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/front.h"
 
 namespace strata::engine {
@@ -85,9 +87,11 @@ void Front<World>::run_inline(std::unique_lock<typename World::Mutex>& token) {
     if (endpoint == nullptr) return;
     inline_runs_ = true;
     endpoint->take();
+    const void* const outer = task_thread_.exchange(world_.self(), std::memory_order_relaxed);
     token.unlock();
     endpoint->run();
     token.lock();
+    task_thread_.store(outer, std::memory_order_relaxed);
     endpoint->put();
     inline_runs_ = false;
     core_.step(world_.now());
@@ -99,6 +103,10 @@ void Front<World>::run_inline(std::unique_lock<typename World::Mutex>& token) {
 // Wakes those whose wait may be over.
 template <class World>
 void Front<World>::announce() {
+  if (!core_.done_calls().empty() && !calling_ && !calls_due_.load(std::memory_order_relaxed)) {
+    calls_due_.store(true, std::memory_order_relaxed);
+    if (!stopping_) world_.kick_engine();
+  }
   if (!core_.take_notable()) return;
   epoch_.store(epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (parked_ > 0) world_.unpark_all();
@@ -220,10 +228,14 @@ auto Front<World>::call(Fn&& fn) {
     fn(core_);
     step(token, true);
     leave(token, false);
+    if (calls_due_.load(std::memory_order_relaxed)) [[unlikely]]
+      finish_calls();
   } else {
     Out out = fn(core_);
     step(token, true);
     leave(token, false);
+    if (calls_due_.load(std::memory_order_relaxed)) [[unlikely]]
+      finish_calls();
     return out;
   }
 }
@@ -249,6 +261,13 @@ bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready,
   for (;;) {
     if (poll_) poll_(core_);
     step(token);
+    if (may_call()) {
+      // Others go on with what is in flight; this thread steps again before it sleeps.
+      leave(token, std::exchange(led, false));
+      token.lock();
+      make_calls(token);
+      continue;
+    }
     if (ready(core_)) {
       held = true;
       break;
@@ -257,7 +276,7 @@ bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready,
       const base::Instant now = world_.now();
       if (now >= deadline) break;
       if (now >= report_at) {
-        world_.stalled(what, now - *began);
+        world_.stalled(what, now - *began, core_.describe_work(now));
         report_at = now + base::Duration::from_ms(core_.options().timeouts.stall_report_ms);
       }
     } else {
@@ -287,10 +306,83 @@ bool Front<World>::wait(const char* what, base::Instant deadline, Ready&& ready,
   return held;
 }
 
+// ---------------------------------------------------------------- calls when a run is done
+
+template <class World>
+void Front<World>::make_calls_of(RunRecord& run, std::unique_lock<typename World::Mutex>& token) {
+  const void* const self = world_.self();
+  callers_.push_back(self);
+  caller_count_.fetch_add(1, std::memory_order_relaxed);
+  while (!run.on_done.empty()) {
+    const auto call = std::move(run.on_done.front());
+    run.on_done.pop_front();
+    run.error_seen = true;
+    const std::optional<Error> error = run.outcome();
+    token.unlock();
+    call(error ? Result<void>(*error) : Result<void>());
+    token.lock();
+  }
+  callers_.erase(std::find(callers_.begin(), callers_.end(), self));
+  caller_count_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+template <class World>
+void Front<World>::make_calls(std::unique_lock<typename World::Mutex>& token) {
+  if (!may_call()) return;
+  STRATA_MARK("front: a thread makes the calls of a run that is done");
+  calling_ = true;
+  while (!core_.done_calls().empty()) {
+    calls_due_.store(false, std::memory_order_relaxed);
+    const std::shared_ptr<RunRecord> run = std::move(core_.done_calls().front());
+    core_.done_calls().pop_front();
+    make_calls_of(*run, token);
+    run->calls_pending = false;
+  }
+  calls_due_.store(false, std::memory_order_relaxed);
+  calling_ = false;
+}
+
+template <class World>
+void Front<World>::finish_calls() {
+  std::unique_lock token(token_);
+  // Before it has ended it is the engine thread's, and no caller's whose own locks may be held.
+  if (stopping_) make_calls(token);
+}
+
+template <class World>
+void Front<World>::on_done(const std::shared_ptr<RunRecord>& run,
+                           std::function<void(const Result<void>&)> call) {
+  std::unique_lock token(token_);
+  run->on_done.push_back(std::move(call));
+  if (run->done && !run->calls_pending) make_calls_of(*run, token);
+}
+
+template <class World>
+std::optional<Error> Front<World>::why_no_wait(const char* what) {
+  if (task_thread_.load(std::memory_order_relaxed) == world_.self()) {
+    return Error(Code::kWrongState, Scope::kCall,
+                 fmt::format("{} inside a task of the same Worker: it would wait for the end of "
+                             "this very task; do it in the program that submits",
+                             what));
+  }
+  if (caller_count_.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  std::unique_lock token(token_);
+  if (std::find(callers_.begin(), callers_.end(), world_.self()) == callers_.end()) {
+    return std::nullopt;
+  }
+  return Error(Code::kWrongState, Scope::kCall,
+               fmt::format("{} inside an on_done callback, which must not wait: submit, query, or "
+                           "hand it to a thread of your own",
+                           what));
+}
+
 // ---------------------------------------------------------------- runs
 
 template <class World>
 Result<std::shared_ptr<RunRecord>> Front<World>::open_run() {
+  if (task_thread_.load(std::memory_order_relaxed) == world_.self()) {
+    return *why_no_wait("submit");
+  }
   if (is_building()) {
     return Error(
         Code::kWrongState, Scope::kCall,
@@ -364,6 +456,7 @@ Result<TaskRef> Front<World>::submit_group(RunRecord& run, const Job& job,
 
 template <class World>
 Result<void> Front<World>::wait_run(RunRecord& run, base::Instant deadline) {
+  if (std::optional<Error> no = why_no_wait("a wait for a run")) return *std::move(no);
   if (is_building()) {
     bool own = false;
     look([&](const Core&) { own = !run.progress.built; });
@@ -386,6 +479,7 @@ Result<void> Front<World>::wait_run(RunRecord& run, base::Instant deadline) {
 
 template <class World>
 Result<void> Front<World>::wait_task(RunRecord& run, TaskRef task) {
+  if (std::optional<Error> no = why_no_wait("a wait for a task")) return *std::move(no);
   std::optional<Error> error;
   const auto ended = [&](Core&) {
     if (task.run != run.id || task.task >= run.tasks.size()) {
@@ -411,6 +505,7 @@ Result<void> Front<World>::wait_task(RunRecord& run, TaskRef task) {
 template <class World>
 Result<registry::EntryRef> Front<World>::register_callable(const registry::PreparePayload& payload,
                                                            std::span<const uint32_t> listed) {
+  if (std::optional<Error> no = why_no_wait("register_callable")) return *std::move(no);
   // One registration at a time; the clock of each runs in the core, not here.
   const model::Digest digest = model::digest_of(model::descriptor_bytes(payload.descriptor));
   wait("another registration", base::Instant::never(), [&](Core& core) {
@@ -448,7 +543,8 @@ void Front<World>::engine_main() {
       world_.engine_sleep(false, base::Instant::never());
       // While user threads call they step. To look again later needs no token, for which the very
       // next call would have to wait; the watch stays armed.
-      if (const uint64_t calls = calls_.load(std::memory_order_relaxed); calls != seen) {
+      if (const uint64_t calls = calls_.load(std::memory_order_relaxed);
+          calls != seen && !calls_due_.load(std::memory_order_relaxed)) {
         seen = calls;
         world_.arm_watch();
         continue;
@@ -457,6 +553,7 @@ void Front<World>::engine_main() {
     lost_lead = false;
     std::unique_lock token(token_);
     watch_armed_ = false;
+    make_calls(token);
     if (stopping_) return;
     if (lead_ != Lead::kNobody) continue;
     world_.collect(core_, false);
@@ -467,11 +564,12 @@ void Front<World>::engine_main() {
     do {
       step(token);
       announce();
-      if (lead_ == Lead::kEngine && core_.at_rest()) break;
+      if (lead_ == Lead::kEngine && (core_.at_rest() || may_call())) break;
     } while (lead_ == Lead::kEngine && !stopping_ &&
              idle_as_leader(token, base::Instant::never(), &awaited));
     const bool lost = lead_ != Lead::kEngine;
-    lost_lead = lost || stopping_;  // the kick of stop() may be taken already
+    // The kick of stop() may be taken already; calls are made at the top, without the lead.
+    lost_lead = lost || stopping_ || may_call();
     leave(token, !lost);
   }
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -35,6 +37,10 @@ struct RunRecord {
   uint64_t kills = 0;                     // workers that were ended for tasks of this run
   bool done = false;                      // built, every task terminal and accounted for
   bool error_seen = false;                // somebody was given the root error
+  // What is called when it is done, in order; they throw nothing. Not yet called ones of a run that
+  // is done stand in Core::done_calls().
+  std::deque<std::function<void(const Result<void>&)>> on_done;
+  bool calls_pending = false;
   std::vector<TaskState> tasks;
   std::map<std::pair<uint32_t, uint32_t>, std::vector<std::byte>> results;  // task, member
   std::map<uint32_t, Error> errors;

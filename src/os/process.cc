@@ -3,10 +3,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -37,6 +39,18 @@ bool is_digit(char c) {
 }
 
 }  // namespace
+
+namespace {
+std::atomic<uint32_t> generation{1};
+// From the load of the library on, so before anything that asks.
+const bool counts_forks = ::pthread_atfork(nullptr, nullptr, [] {
+                            generation.fetch_add(1, std::memory_order_relaxed);
+                          }) == 0;
+}  // namespace
+
+uint32_t fork_generation() {
+  return counts_forks ? generation.load(std::memory_order_relaxed) : 1;
+}
 
 Result<int> thread_count() {
   DIR* folder = ::opendir("/proc/self/task");

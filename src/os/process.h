@@ -26,6 +26,10 @@ void yield_core();
 // The file that is mapped at that address, absolute; empty where there is none.
 std::string mapped_path(const void* address);
 
+// Another number in every process that is a plain fork of this one, and in its forks. What was made
+// under another number belongs to another process. One load.
+uint32_t fork_generation();
+
 // What makes a fork without exec unsafe.
 struct ForkHazards {
   int other_threads = 0;

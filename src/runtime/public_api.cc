@@ -16,6 +16,12 @@ struct Buffer::Impl {
   // A Buffer may outlive its Worker object: the memory goes with the last of them.
   std::shared_ptr<WorkerCore> core;
   engine::Core::NewBuffer made;
+
+  Impl(std::shared_ptr<WorkerCore> of, engine::Core::NewBuffer what)
+      : core(std::move(of)), made(what) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() { WorkerCore::let_go(std::move(core)); }
 };
 
 Buffer::Buffer() = default;
@@ -87,7 +93,10 @@ struct RunHandle::Impl {
   // Not even moved: what goes with this object is the last look at the run.
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  ~Impl() { core->drop_run(std::move(run)); }
+  ~Impl() {
+    core->drop_run(std::move(run));
+    WorkerCore::let_go(std::move(core));
+  }
 };
 
 namespace {
@@ -105,14 +114,15 @@ Result<void> RunHandle::wait_for(uint32_t timeout_ms) {
   return impl_->core->wait_run(*impl_->run, timeout_ms);
 }
 bool RunHandle::done() const {
-  return impl_ && impl_->core->look([&](const engine::Core&) { return impl_->run->done; });
+  if (!impl_ || !impl_->core->must_be_home("done")) return false;
+  return impl_->core->look([&](const engine::Core&) { return impl_->run->done; });
 }
 RunProgress RunHandle::progress() const {
-  if (!impl_) return {};
+  if (!impl_ || !impl_->core->must_be_home("progress")) return {};
   return impl_->core->look([&](const engine::Core&) { return impl_->run->progress; });
 }
 RunStats RunHandle::stats() const {
-  if (!impl_) return {};
+  if (!impl_ || !impl_->core->must_be_home("stats")) return {};
   return impl_->core->look([&](const engine::Core&) {
     const engine::RunRecord& run = *impl_->run;
     return RunStats{run.progress, run.dependencies, run.cover_dependencies,
@@ -124,6 +134,11 @@ void RunHandle::cancel() {
 }
 void RunHandle::cancel(uint32_t grace_ms) {
   if (impl_) impl_->core->cancel_run(*impl_->run, grace_ms);
+}
+Result<void> RunHandle::on_done(std::function<void(const Result<void>&)> callback) {
+  if (!impl_) return empty_handle();
+  if (!callback) return Error(Code::kInvalidArgument, Scope::kCall, "an empty on_done callback");
+  return impl_->core->on_done(impl_->run, std::move(callback));
 }
 Result<std::vector<std::byte>> RunHandle::result(TaskRef task, uint32_t member) const {
   if (!impl_) return empty_handle();
@@ -210,6 +225,11 @@ Result<std::unique_ptr<Worker>> Worker::create(WorkerSpec spec) {
 }
 
 Worker::~Worker() {
+  // A copy of the process leaves all of it to the original.
+  if (!core_->must_be_home("~Worker")) {
+    WorkerCore::let_go(std::move(core_));
+    return;
+  }
   if (const Result<void> closed = close(); !closed) {
     fmt::print(stderr, "strata: {}\n", closed.error().to_string());
   }
@@ -217,7 +237,7 @@ Worker::~Worker() {
 
 Result<Buffer> Worker::create_buffer(size_t nbytes) {
   STRATA_ASSIGN(const engine::Core::NewBuffer made, core_->create_buffer(nbytes));
-  return Buffer(std::make_unique<Buffer::Impl>(Buffer::Impl{core_, made}));
+  return Buffer(std::make_unique<Buffer::Impl>(core_, made));
 }
 Result<CallableHandle> Worker::register_callable(const Callable& callable,
                                                  const std::vector<int>& workers) {

@@ -309,8 +309,9 @@ void ThreadWorld::punch(const std::vector<engine::Punch>& punches) {
   }
 }
 
-void ThreadWorld::stalled(const char* what, base::Duration since) {
-  fmt::print(stderr, "strata: {} has waited {:.0f} s for {}\n", path_, since.seconds(), what);
+void ThreadWorld::stalled(const char* what, base::Duration since, const std::string& where) {
+  fmt::print(stderr, "strata: {} has waited {:.1f} s for {}; {}\n", path_, since.seconds(), what,
+             where);
 }
 
 }  // namespace strata::runtime

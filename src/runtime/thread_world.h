@@ -118,7 +118,7 @@ class ThreadWorld {
     return maker_.endpoint(worker);
   }
   Result<void> spawn(engine::Core& core, uint32_t worker);
-  void stalled(const char* what, base::Duration since);
+  void stalled(const char* what, base::Duration since, const std::string& where);
 
  private:
   ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::string path, os::Epoll events,

@@ -29,7 +29,23 @@ bool wants_storage(const TaskArgs& args) {
 
 }  // namespace
 
+Result<void> WorkerCore::must_be_home(const char* what) const {
+  if (os::fork_generation() == generation_) [[likely]]
+    return {};
+  return refuse(Code::kWrongState,
+                fmt::format("{} in process {} of a Worker that process {} made: a forked copy, and "
+                            "so a task, cannot use it; call it in process {}",
+                            what, ::getpid(), pid_, pid_));
+}
+
+void WorkerCore::let_go(std::shared_ptr<WorkerCore> core) {
+  if (!core || core->must_be_home("")) return;
+  // Never freed: the original's threads and children are not this process's to end.
+  static_cast<void>(new std::shared_ptr<WorkerCore>(std::move(core)));
+}
+
 Result<void> WorkerCore::must_run(const char* what) {
+  STRATA_TRY(must_be_home(what));
   const Life life = life_.load(std::memory_order_acquire);
   if (life == Life::kRunning || (life == Life::kClosing && front_->is_building())) return {};
   return refuse(Code::kWrongState, fmt::format("{} of a Worker that {}", what,
@@ -53,6 +69,7 @@ Result<void> WorkerCore::must_not_drain(const char* what) const {
 // ---------------------------------------------------------------- buffers
 
 Result<engine::Core::NewBuffer> WorkerCore::create_buffer(size_t nbytes) {
+  STRATA_TRY(must_be_home("create_buffer"));
   if (life_ == Life::kClosed) return refuse(Code::kWrongState, "create_buffer of a closed Worker");
   Result<engine::Core::NewBuffer> made =
       front_->call([&](engine::Core& core) { return core.create_buffer(nbytes); });
@@ -61,10 +78,12 @@ Result<engine::Core::NewBuffer> WorkerCore::create_buffer(size_t nbytes) {
 }
 
 void WorkerCore::release_buffer(uint32_t index) {
+  if (!must_be_home("a release")) return;
   front_->call([&](engine::Core& core) { core.release_buffer(index); });
 }
 
 Result<void> WorkerCore::clear_error(const Tensor& any_of_buffer) {
+  STRATA_TRY(must_be_home("clear_error"));
   return front_->call([&](engine::Core& core) -> Result<void> {
     STRATA_TRY(core.buffers().resolve(any_of_buffer));
     core.clear_error(any_of_buffer.buffer_index);
@@ -109,6 +128,7 @@ int WorkerCore::child_count() {
 
 Result<CallableHandle> WorkerCore::register_callable(const Callable& callable,
                                                      const std::vector<int>& workers) {
+  STRATA_TRY(must_be_home("register_callable"));
   if (life_ == Life::kClosed || life_ == Life::kClosing) {
     return refuse(Code::kWrongState, "register_callable of a closed Worker");
   }
@@ -146,6 +166,7 @@ Result<void> WorkerCore::must_own(const CallableHandle& handle) const {
 }
 
 Result<void> WorkerCore::unregister_callable(const CallableHandle& handle) {
+  STRATA_TRY(must_be_home("unregister_callable"));
   STRATA_TRY(must_own(handle));
   const registry::EntryRef entry{handle.index, handle.generation};
   return front_->call(
@@ -155,6 +176,7 @@ Result<void> WorkerCore::unregister_callable(const CallableHandle& handle) {
 // ---------------------------------------------------------------- runs
 
 Result<std::shared_ptr<engine::RunRecord>> WorkerCore::submit(void* build, Build call) {
+  STRATA_TRY(must_be_home("submit"));
   if (!front_->is_building()) {
     STRATA_TRY(must_run("submit"));
     STRATA_TRY(must_not_drain("submit"));
@@ -179,6 +201,7 @@ Result<std::shared_ptr<engine::RunRecord>> WorkerCore::submit(void* build, Build
 }
 
 Result<void> WorkerCore::must_build(const CallableHandle& handle) const {
+  STRATA_TRY(must_be_home("an Orchestrator"));
   if (!front_->is_building()) [[unlikely]] {
     return refuse(Code::kWrongState,
                   "an Orchestrator is used outside its orchestration function or thread");
@@ -241,6 +264,7 @@ Result<TaskRef> WorkerCore::submit_group_storing(const CallableHandle& callable,
 }
 
 Result<uint64_t> WorkerCore::begin_scope() {
+  STRATA_TRY(must_be_home("an Orchestrator"));
   if (!front_->is_building()) {
     return refuse(Code::kWrongState,
                   "an Orchestrator is used outside its orchestration function or thread");
@@ -249,10 +273,12 @@ Result<uint64_t> WorkerCore::begin_scope() {
 }
 
 void WorkerCore::end_scope(uint64_t scope) {
+  if (!must_be_home("a scope")) return;
   front_->call([scope](engine::Core& core) { core.end_scope(scope); });
 }
 
 Result<Tensor> WorkerCore::temporary(DType dtype, std::span<const uint64_t> shape) {
+  STRATA_TRY(must_be_home("an Orchestrator"));
   if (!front_->is_building()) {
     return refuse(Code::kWrongState,
                   "an Orchestrator is used outside its orchestration function or thread");
@@ -271,6 +297,7 @@ Result<Tensor> WorkerCore::temporary(DType dtype, std::span<const uint64_t> shap
 }
 
 Result<void> WorkerCore::wait_task(TaskRef task) {
+  STRATA_TRY(must_be_home("an Orchestrator"));
   if (!front_->is_building()) {
     return refuse(Code::kWrongState,
                   "an Orchestrator is used outside its orchestration function or thread");
@@ -279,6 +306,7 @@ Result<void> WorkerCore::wait_task(TaskRef task) {
 }
 
 Result<void> WorkerCore::wait_run(engine::RunRecord& run, std::optional<uint32_t> timeout_ms) {
+  STRATA_TRY(must_be_home("a wait for a run"));
   const base::Instant deadline = timeout_ms
                                      ? os::monotonic_now() + base::Duration::from_ms(*timeout_ms)
                                      : base::Instant::never();
@@ -286,6 +314,7 @@ Result<void> WorkerCore::wait_run(engine::RunRecord& run, std::optional<uint32_t
 }
 
 void WorkerCore::drop_run(std::shared_ptr<engine::RunRecord> run) {
+  if (!must_be_home("a handle")) return;
   const bool keep = front_->look([&](const engine::Core&) {
     // Who cancels a run knows how it ended.
     if (run->done && (run->error_seen || run->cancelled || !run->outcome())) return false;
@@ -313,13 +342,33 @@ void WorkerCore::log_unseen_errors() {
 }
 
 void WorkerCore::cancel_run(engine::RunRecord& run, std::optional<uint32_t> grace_ms) {
+  if (!must_be_home("cancel")) return;
   const base::Instant kill_at =
       grace_ms ? os::monotonic_now() + base::Duration::from_ms(*grace_ms) : base::Instant::never();
   front_->call([&](engine::Core& core) { core.cancel_run(run, kill_at); });
 }
 
+Result<void> WorkerCore::on_done(const std::shared_ptr<engine::RunRecord>& run,
+                                 std::function<void(const Result<void>&)> callback) {
+  STRATA_TRY(must_be_home("on_done"));
+  const auto log = [id = run->id](const char* what) {
+    fmt::print(stderr, "strata: an on_done callback of run {} threw {}\n", id, what);
+  };
+  front_->on_done(run, [callback = std::move(callback), log](const Result<void>& outcome) {
+    try {
+      callback(outcome);
+    } catch (const std::exception& e) {
+      log(e.what());
+    } catch (...) {
+      log("what is no std::exception");
+    }
+  });
+  return {};
+}
+
 Result<std::vector<std::byte>> WorkerCore::result(const engine::RunRecord& run, TaskRef task,
                                                   uint32_t member) {
+  STRATA_TRY(must_be_home("result"));
   return front_->look([&](const engine::Core&) -> Result<std::vector<std::byte>> {
     if (task.run != run.id || task.task >= run.tasks.size()) {
       return refuse(Code::kNotFound, fmt::format("run {} has no task {}", run.id, task.task));

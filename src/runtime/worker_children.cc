@@ -128,6 +128,7 @@ Worker::Child WorkerCore::child(const engine::Core& core, uint32_t worker) const
 }
 
 std::vector<Worker::Child> WorkerCore::children(engine::Pool pool) {
+  if (!must_be_home("children")) return {};
   return front_->call([&](engine::Core& core) {
     std::vector<Worker::Child> out;
     // Until then init() is still making what is looked at here.

@@ -11,7 +11,6 @@
 #include "model/descriptor.h"
 #include "os/fd.h"
 #include "os/system_error.h"
-#include "runtime/worker_core.h"
 #include "runtime/worker_core_inl.h"
 
 namespace strata {
@@ -89,6 +88,7 @@ Result<void> WorkerCore::add_inline_chips() {
 }
 
 Result<ChipUsage> WorkerCore::chip_usage(int chip) const {
+  STRATA_TRY(must_be_home("chip_usage"));
   if (chip < 0 || static_cast<uint32_t>(chip) >= chip_count()) {
     return refuse(Code::kNotFound,
                   fmt::format("there is no chip {}; {} has {}", chip, path_, chip_count()));
@@ -172,6 +172,7 @@ Result<registry::EntryRef> WorkerCore::register_with_blob(const Callable& callab
 // ---------------------------------------------------------------- memory
 
 void WorkerCore::make_read_only(uint32_t index) {
+  if (!must_be_home("make_read_only")) return;
   front_->call([&](engine::Core& core) { core.make_read_only(index); });
 }
 

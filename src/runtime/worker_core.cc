@@ -1,4 +1,4 @@
-#include "runtime/worker_core.h"
+#include "runtime/worker_core_inl.h"
 
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -114,6 +114,7 @@ WorkerCore::~WorkerCore() {
 }
 
 Result<void> WorkerCore::init() {
+  STRATA_TRY(must_be_home("init"));
   Life expected = Life::kCreated;
   if (!life_.compare_exchange_strong(expected, Life::kStarting)) {
     return refuse(Code::kWrongState, expected == Life::kClosed || expected == Life::kClosing
@@ -232,6 +233,8 @@ Result<void> WorkerCore::reserve(uint64_t offset, uint64_t bytes) {
 // ---------------------------------------------------------------- close
 
 Result<void> WorkerCore::close() {
+  STRATA_TRY(must_be_home("close"));
+  if (std::optional<Error> no = front_->why_no_wait("close")) return *std::move(no);
   if (output_ && output_->is_this_thread()) {
     return refuse(Code::kWrongState,
                   "close inside WorkerSpec::output.on_line: return from it first");
@@ -312,6 +315,7 @@ Result<void> WorkerCore::write_timeline() {
 void WorkerCore::finish_close() {
   front_->stop();
   if (engine_.joinable()) engine_.join();
+  front_->finish_calls();
   if (output_) output_->stop();
   life_ = Life::kClosed;
 }

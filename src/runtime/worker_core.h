@@ -3,6 +3,9 @@
 // The public classes are thin over it. Any thread; see engine/front.h.
 #pragma once
 
+#include <unistd.h>
+
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,6 +15,7 @@
 #include "device/chip_note.h"
 #include "engine/front.h"
 #include "os/clock.h"
+#include "os/process.h"
 #include "os/shared_region.h"
 #include "runtime/child_spec.h"
 #include "runtime/chip_executor.h"
@@ -107,6 +111,12 @@ class WorkerCore {
 
   Result<void> wait_run(engine::RunRecord& run, std::optional<uint32_t> timeout_ms);
   void cancel_run(engine::RunRecord& run, std::optional<uint32_t> grace_ms);
+  Result<void> on_done(const std::shared_ptr<engine::RunRecord>& run,
+                       std::function<void(const Result<void>&)> callback);
+  // An Error in a forked copy of the process that made this Worker, tasks in children included.
+  Result<void> must_be_home(const char* what) const;
+  // Drops a reference; in such a copy it is kept for ever, so that nothing of the original ends.
+  static void let_go(std::shared_ptr<WorkerCore> core);
   // The last handle of a run went. Its error is logged where nobody has seen it: now, or, where the
   // run is not done, with the next submit or close that finds it done.
   void drop_run(std::shared_ptr<engine::RunRecord> run);
@@ -197,6 +207,8 @@ class WorkerCore {
   void finish_close();
   void log_unseen_errors();
 
+  const uint32_t generation_ = os::fork_generation();
+  const int pid_ = ::getpid();
   WorkerSpec spec_;
   WorkerPlace place_;
   std::string path_;

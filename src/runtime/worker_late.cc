@@ -23,6 +23,7 @@ const char* name_of(const runtime::ChildOrder& order) {
 }  // namespace
 
 Result<std::vector<int>> WorkerCore::add_children(runtime::ChildOrder order) {
+  STRATA_TRY(must_be_home("add_worker"));
   if (life_ == Life::kCreated) return add_before_init(std::move(order));
   STRATA_TRY(must_run(name_of(order)));
   if (spec_.start == StartMethod::kInline) {

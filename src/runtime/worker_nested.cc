@@ -107,6 +107,7 @@ Result<void> WorkerCore::add_inline_workers() {
 
 Result<InnerReceipt> WorkerCore::register_inner(const Callable& callable,
                                                 const std::vector<int>& workers) {
+  STRATA_TRY(must_be_home("register_inner"));
   if (life_ == Life::kClosed || life_ == Life::kClosing) {
     return refuse(Code::kWrongState, "register_inner of a closed Worker");
   }
@@ -144,6 +145,7 @@ Result<InnerReceipt> WorkerCore::register_inner(const Callable& callable,
 }
 
 Result<void> WorkerCore::unregister_inner(const InnerReceipt& receipt) {
+  STRATA_TRY(must_be_home("unregister_inner"));
   if (receipt.worker != uid_high()) {
     return refuse(Code::kInvalidArgument,
                   "an InnerReceipt that another Worker gave, or an empty "
