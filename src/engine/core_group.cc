@@ -49,17 +49,23 @@ bool Core::check_members(const Job& job, size_t members, std::span<const int32_t
     return false;
   }
   size_t eligible = 0;
+  std::string lost;  // the first of those that could have
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-    const bool counts = workers_[worker].state == WorkerState::kReady || is_returning(worker);
-    if (counts && sched_.queues().is_in(worker, any.cls)) ++eligible;
+    if (!sched_.queues().is_in(worker, any.cls)) continue;
+    const WorkerState state = workers_[worker].state;
+    if (state == WorkerState::kReady || is_returning(worker)) {
+      ++eligible;
+    } else if (state == WorkerState::kLost && lost.empty()) {
+      lost = fmt::format("; {} was lost: {}", worker_name(worker), loss_reason(worker));
+    }
   }
   const bool too_many = members > eligible && !(workers_expected_ && any.cls < sched::kPools);
   if (too_many || !sched_.could_admit_group(members)) {
     *error = refuse(
         too_many ? Code::kInvalidArgument : Code::kResourceExhausted,
         too_many ? fmt::format("a group of {} members, and {} live workers that can run it: its "
-                               "members run at the same time, each on a worker of its own",
-                               members, eligible)
+                               "members run at the same time, each on a worker of its own{}",
+                               members, eligible, lost)
                  : fmt::format("a group of {} members takes {} slots of {}; Limits::slots enlarges "
                                "them",
                                members, members + 1, options_.limits.slots),
