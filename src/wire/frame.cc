@@ -16,6 +16,27 @@ constexpr std::array<char, 4> kPreambleMagic = {'S', 'T', 'R', 'P'};
 constexpr std::array<char, 4> kFrameMagic = {'S', 'T', 'R', 'A'};
 constexpr size_t kCrcAt = 40;  // of the header; what is before it is covered
 
+// 48 bytes, filled from the front.
+class Fixed {
+ public:
+  template <class T>
+  void put(const T& value) {
+    STRATA_DCHECK(sizeof value <= bytes_.size() - at_);
+    std::memcpy(bytes_.data() + at_, &value, sizeof value);
+    at_ += sizeof value;
+  }
+  std::span<const std::byte> so_far() const { return std::span(bytes_).first(at_); }
+  const std::array<std::byte, kHeaderBytes>& all() const {
+    STRATA_CHECK(at_ == bytes_.size());
+    return bytes_;
+  }
+
+ private:
+  std::array<std::byte, kHeaderBytes> bytes_{};
+  size_t at_ = 0;
+};
+static_assert(kPreambleBytes == kHeaderBytes);
+
 Error corrupt(std::string text) {
   return Error(Code::kCorrupt, Scope::kSession, std::move(text));
 }
@@ -40,18 +61,15 @@ Result<void> take_magic(base::ByteReader* in, const std::array<char, 4>& magic,
 }  // namespace
 
 std::array<std::byte, kPreambleBytes> encode_preamble(const Preamble& preamble) {
-  base::ByteWriter out;
-  out.put_bytes(std::as_bytes(std::span(kPreambleMagic)));
+  Fixed out;
+  out.put(kPreambleMagic);
   out.put(kVersion);
   out.put(static_cast<uint16_t>(preamble.lane));
   out.put(preamble.session_id);
-  out.put_bytes(preamble.token);
+  out.put(preamble.token);
   out.put(uint64_t{0});
   out.put(uint64_t{0});
-  std::array<std::byte, kPreambleBytes> bytes;
-  STRATA_CHECK(out.bytes().size() == kPreambleBytes);
-  std::memcpy(bytes.data(), out.bytes().data(), kPreambleBytes);
-  return bytes;
+  return out.all();
 }
 
 Result<Preamble> decode_preamble(std::span<const std::byte, kPreambleBytes> bytes) {
@@ -120,8 +138,8 @@ Result<void> finish_frame(const FrameHeader& header, size_t begin, bool crc,
                  fmt::format("{}: a payload of {} bytes, a frame holds at most {}",
                              wire_name(header.type), bytes, kPayloadBytesMax));
   }
-  base::ByteWriter fixed;
-  fixed.put_bytes(std::as_bytes(std::span(kFrameMagic)));
+  Fixed fixed;
+  fixed.put(kFrameMagic);
   fixed.put(kVersion);
   fixed.put(static_cast<uint16_t>(header.type));
   fixed.put(header.session_id);
@@ -130,10 +148,9 @@ Result<void> finish_frame(const FrameHeader& header, size_t begin, bool crc,
   fixed.put(header.sequence);
   fixed.put(static_cast<uint32_t>(payload.size()));
   fixed.put(crc ? base::crc32c(payload) : uint32_t{0});
-  fixed.put(base::crc32c(fixed.bytes()));
+  fixed.put(base::crc32c(fixed.so_far()));
   fixed.put(uint32_t{0});
-  STRATA_DCHECK(fixed.bytes().size() == kHeaderBytes);
-  std::memcpy(out->data() + begin, fixed.bytes().data(), kHeaderBytes);
+  std::memcpy(out->data() + begin, fixed.all().data(), kHeaderBytes);
   return {};
 }
 
