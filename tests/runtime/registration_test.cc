@@ -1,5 +1,6 @@
 // Registrations of real children that are killed while they are asked, and inner callables that
 // nobody may use before all have prepared them, however far below.
+#include <atomic>
 #include <thread>
 
 #include "tests/runtime/nested_util.h"
@@ -120,10 +121,14 @@ TEST(Registration, AChildKilledBetweenPrepareAndCommitUndoesItEverywhere) {
     orch.submit_sub(stand, gate.args()).value();
     ASSERT_TRUE(gate.await_started(1));
     std::optional<Error> error;
+    std::atomic<bool> begun = false;
     std::thread other([&] {
+      begun = true;
       const auto made = worker->register_callable(local_function<nothing>("nothing"));
       if (!made) error = made.error();
     });
+    ASSERT_TRUE(await([&] { return begun.load(); }));
+    ::poll(nullptr, 0, 100);  // the call is a moment behind its thread's first word
     // Tasks of the first child that are done say that it has answered what was asked before.
     for (int i = 0; i < 20; ++i) {
       const auto args = gate.args().add_scalar(uint32_t{kFirstFree});

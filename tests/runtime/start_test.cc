@@ -416,6 +416,10 @@ INSTANTIATE_TEST_SUITE_P(Method, StartStarved,
 
 // Each descriptor that create, init and a run take is missing once.
 TEST_P(StartStarved, EachDescriptorThatCannotBeHadIsAnErrorAndLeavesNothing) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer looks at an object's type through a pipe of its own: without "
+                  "descriptors it finds every type wrong";
+#endif
   EXPECT_EQ(in_fresh_process([method = GetParam()] {
               // The server of the process is made below the limit, once.
               { const auto first = started(plain_spec(method, 1)); }
