@@ -134,6 +134,9 @@ uint64_t heap_bytes_there() {
 }
 
 TEST(ReservedMemory, IsThereWithTheBufferAndItsLackIsAnErrorThatNamesTheOption) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer leaves too few addresses";
+#endif
   auto spec = spec_of(StartMethod::kInline, 1);
   spec.limits.heap_bytes = 1ull << 42;
   {
