@@ -36,7 +36,8 @@ void Overdue::on_start(uint32_t worker, Checks::Name name, int64_t told_ns) {
 void Overdue::on_end(uint32_t worker, Checks::Name name, int64_t ended_ns) {
   free_[worker] = ended_ns;
   const auto part = parts_.find({name.task, name.part});
-  // Not where it was taken back from a child and ran at an inline worker, whose starts nobody tells.
+  // Not where it was taken back from a child and ran at an inline worker, whose starts nobody
+  // tells.
   if (part != parts_.end() && part->second.worker == worker) part->second.ended_ns = ended_ns;
 }
 

@@ -560,6 +560,8 @@ void Front<World>::engine_main() {
     announce();
     if (core_.at_rest()) continue;
     STRATA_MARK("front: the engine thread leads");
+    // A watch that was armed while calls were made fires, and is taken, in a leader's sleep.
+    watch_armed_ = false;
     lead_ = Lead::kEngine;
     do {
       step(token);

@@ -142,5 +142,32 @@ TEST(FrontScenario, ASleepingPoolIsWokenWhileAnotherThreadLeadsAndTheOtherPoolIs
   }
 }
 
+TEST(FrontScenario, AWatchThatWasArmedInACallbackIsNotTakenForOneThatIsStillToFire) {
+  for (uint64_t order = 1; order <= kOrders; ++order) {
+    Scene scene(quiet(order, 1));
+    scene.play([&] {
+      scene.wait_workers();
+      ASSERT_TRUE(scene.level().register_callable(0));
+      std::shared_ptr<engine::RunRecord> second;
+      const auto first = scene.open();
+      scene.level().front().on_done(first, [&](const Result<void>&) {
+        second = scene.open();
+        scene.submit(*second, 3'000'000);  // the watch fires meanwhile, and the engine thread leads
+        scene.seal(*second);
+      });
+      scene.submit(*first, 100'000);
+      scene.seal(*first);
+      scene.stage.linger(base::Duration::from_ms(10));
+      ASSERT_TRUE(second != nullptr && second->done);
+      const auto third = scene.open();
+      scene.submit(*third, 1'000);
+      scene.seal(*third);
+      scene.stage.linger(base::Duration::from_ms(10));
+      EXPECT_TRUE(third->done) << "nobody goes on with a run that nobody waits for";
+    });
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace strata::sim
