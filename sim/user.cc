@@ -97,7 +97,8 @@ void User::maybe_call(SimRun& run) {
     User helper(&level_, seed, "callback", &features_);
     SimRun* const next = helper.begin_run();
     if (next == nullptr) return;
-    for (uint64_t n = helper.prng_.below(4); n > 0; --n) {
+    // What is taken down by now waits for no run that it does not know.
+    for (uint64_t n = helper.prng_.below(4); n > 0 && !shared_.calm; --n) {
       if (std::optional<Draft> draft = helper.draw(*next)) helper.submit(*next, *std::move(draft));
     }
     helper.end_run(*next, false);
