@@ -552,8 +552,10 @@ void Front<World>::engine_main() {
     }
     lost_lead = false;
     std::unique_lock token(token_);
-    watch_armed_ = false;
     make_calls(token);
+    // After the calls: what was armed meanwhile may be taken while this thread leads, and then
+    // nobody would arm another.
+    watch_armed_ = false;
     if (stopping_) return;
     if (lead_ != Lead::kNobody) continue;
     world_.collect(core_, false);

@@ -142,5 +142,42 @@ TEST(FrontScenario, ASleepingPoolIsWokenWhileAnotherThreadLeadsAndTheOtherPoolIs
   }
 }
 
+// While the engine thread is in a callback another thread arms the watch; the engine thread then
+// leads and takes it. Who submits afterwards and waits for nothing must still be carried on.
+TEST(FrontScenario, AWatchThatIsArmedDuringACallbackOfTheEngineThreadIsNotLost) {
+  for (uint64_t order = 1; order <= kOrders; ++order) {
+    Scene scene(quiet(order, 1));
+    scene.play([&] {
+      scene.wait_workers();
+      ASSERT_TRUE(scene.level().register_callable(0));
+      const auto until = [&](const auto& ready) {
+        for (int i = 0; i < 200 && !ready(); ++i) {
+          scene.stage.linger(base::Duration::from_us(20));
+        }
+        EXPECT_TRUE(ready()) << "order " << order;
+      };
+      bool inside = false, ended = false;
+      const auto first = scene.open();
+      scene.submit(*first, 2'000);
+      scene.level().front().on_done(first, [&](const Result<void>&) {
+        inside = true;
+        scene.stage.linger(base::Duration::from_us(20));
+        ended = true;
+      });
+      scene.seal(*first);
+      until([&] { return inside; });
+      const auto second = scene.open();
+      scene.submit(*second, 100'000);  // the watch fires while the engine thread leads
+      scene.seal(*second);
+      until([&] { return ended && second->done; });
+      const auto third = scene.open();
+      scene.submit(*third, 2'000);
+      scene.seal(*third);
+      until([&] { return third->done; });
+    });
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace strata::sim
