@@ -44,7 +44,9 @@ void Overdue::on_start(uint32_t worker, Checks::Name name, int64_t told_ns) {
 void Overdue::on_end(uint32_t worker, Checks::Name name, int64_t ended_ns) {
   free_[worker] = ended_ns;
   const auto part = parts_.find({name.task, name.part});
-  if (part != parts_.end()) part->second.ended_ns = ended_ns;
+  // An inline worker tells no start.
+  if (part == parts_.end() || part->second.worker != worker || part->second.began_ns == 0) return;
+  part->second.ended_ns = ended_ns;
 }
 
 void Overdue::on_death(uint32_t worker) {
