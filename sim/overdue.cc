@@ -19,6 +19,14 @@ void Overdue::on_given(uint32_t worker, Checks::Name name, uint64_t ticket, base
   part.free_ns = free_ns;
 }
 
+void Overdue::on_back(uint32_t worker, uint64_t ticket) {
+  // A worker that is replaced counts its tickets anew: what the one before had is seen.
+  std::erase_if(parts_, [&](const auto& entry) {
+    const Part& part = entry.second;
+    return part.worker == worker && part.ticket == ticket && !part.seen && !part.condemned;
+  });
+}
+
 void Overdue::on_seen(uint32_t worker, uint64_t ticket) {
   for (auto& [key, part] : parts_) {
     if (part.worker == worker && part.ticket == ticket) part.seen = true;
@@ -28,7 +36,7 @@ void Overdue::on_seen(uint32_t worker, uint64_t ticket) {
 void Overdue::on_start(uint32_t worker, Checks::Name name, int64_t told_ns) {
   if (deadline_ms(name.task) == 0) return;
   Part& part = parts_[{name.task, name.part}];
-  if (part.worker != worker) part = {.worker = worker};
+  if (part.worker != worker || part.seen) part = {.worker = worker};
   part.began_ns = told_ns;
   part.free_ns = free_[worker];
 }
@@ -36,9 +44,9 @@ void Overdue::on_start(uint32_t worker, Checks::Name name, int64_t told_ns) {
 void Overdue::on_end(uint32_t worker, Checks::Name name, int64_t ended_ns) {
   free_[worker] = ended_ns;
   const auto part = parts_.find({name.task, name.part});
-  // Not where it was taken back from a child and ran at an inline worker, whose starts nobody
-  // tells.
-  if (part != parts_.end() && part->second.worker == worker) part->second.ended_ns = ended_ns;
+  // An inline worker tells no start.
+  if (part == parts_.end() || part->second.worker != worker || part->second.began_ns == 0) return;
+  part->second.ended_ns = ended_ns;
 }
 
 void Overdue::on_death(uint32_t worker) {

@@ -26,6 +26,8 @@ class Overdue {
 
   // It is in the worker's queue from `now` on.
   void on_given(uint32_t worker, Checks::Name name, uint64_t ticket, base::Instant now);
+  // It never starts there: it was taken back, or its worker was lost before.
+  void on_back(uint32_t worker, uint64_t ticket);
   // The parent has seen its completion.
   void on_seen(uint32_t worker, uint64_t ticket);
   // Its code begins; `told` is when its child says that it began, which is after it was taken.

@@ -48,6 +48,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
   bool revoke(uint64_t ticket) override {
     if (!inner_->revoke(ticket)) return false;
     placement_.on_back(worker_, ticket, false);
+    shared_.overdue.on_back(worker_, ticket);
     return true;
   }
   void abandon(engine::EndpointSink& sink) override {
@@ -92,6 +93,7 @@ class SpiedEndpoint final : public engine::WorkerEndpoint {
     }
     void on_abandoned(uint64_t task, uint64_t ticket, bool started) override {
       spy_.placement_.on_back(spy_.worker_, ticket, started);
+      if (!started) spy_.shared_.overdue.on_back(spy_.worker_, ticket);
       sink_.on_abandoned(task, ticket, started);
     }
 

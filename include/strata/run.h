@@ -54,9 +54,10 @@ class STRATA_PUBLIC RunHandle {
   void cancel(uint32_t grace_ms);
   // Calls `callback` with the run's outcome when it is done, once: in a thread that waits for
   // something of this Worker, else in a thread of the Worker's own; at once, here, where the run is
-  // done already. Several are called in order, one at a time over all runs. It may submit and ask
-  // about runs; a wait, close or registration in it is an Error at once. What it throws is logged.
-  // Keep it short: the Worker's own thread does nothing else meanwhile.
+  // done already. Those of one run begin in their order; those of several runs may come at the same
+  // time. It may submit and ask about runs; a wait, close or registration in it is an Error at
+  // once. What it throws is logged. Keep it short: the Worker's own thread does nothing else
+  // meanwhile.
   Result<void> on_done(std::function<void(const Result<void>& outcome)> callback);
   // The bytes that a task gave by set_result; empty where it gave none. An Error where it failed,
   // was skipped or is not done. `member`: of a group.
