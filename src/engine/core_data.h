@@ -61,6 +61,7 @@ struct CoreData {
   uint64_t run_ids_ = 0;
   std::vector<OpenScope> scopes_;  // of the run that is built; the first is the run's own
   uint64_t scope_ids_ = 0;
+  bool wants_memory_ = false;                 // the last create_temporary was refused for it
   std::vector<sched::Access> accesses_;       // of the task that is submitted
   std::vector<model::Placement> placements_;  // likewise
   std::vector<uint32_t> member_of_;           // of each of accesses_, in a group

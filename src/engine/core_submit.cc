@@ -79,8 +79,10 @@ void Core::end_innermost_scope() {
 
 Result<Core::NewBuffer> Core::create_temporary(uint64_t bytes) {
   STRATA_CHECK(!scopes_.empty());
-  STRATA_ASSIGN(const NewBuffer made, create_buffer(bytes));
-  scopes_.back().temporaries.push_back(made.index);
+  Result<NewBuffer> made = create_buffer(bytes);
+  wants_memory_ = !made && made.error().code() == Code::kResourceExhausted &&
+                  bytes <= options_.limits.heap_bytes;
+  if (made) scopes_.back().temporaries.push_back(made->index);
   return made;
 }
 
@@ -254,10 +256,10 @@ bool Core::check_worker(int32_t worker, const Job& job, std::optional<Error>* er
     return false;
   }
   if (workers_[number].state == WorkerState::kLost) {
-    *error =
-        Error(Code::kNoWorker, Scope::kCall,
-              fmt::format("worker {} was lost: {}", worker_name(number), workers_[number].loss),
-              options_.path);
+    *error = Error(
+        Code::kNoWorker, Scope::kCall,
+        fmt::format("worker {} was lost: {}", worker_name(number), workers_[number].rest->loss),
+        options_.path);
     return false;
   }
   if (!registry_.usable(job.callable, number) && !will_have(job, number)) {

@@ -80,6 +80,10 @@ class Front {
   Result<TaskRef> submit(RunRecord& run, const Job& job, const TaskArgs& args);
   Result<TaskRef> submit_group(RunRecord& run, const Job& job, std::span<const TaskArgs> members,
                                std::span<const int32_t> workers);
+  // attempt(Core&), which gives a Result, under the token; again while it lacks memory that tasks
+  // in flight give back. For temporaries.
+  template <class Attempt>
+  auto with_memory(Attempt&& attempt);
   Result<void> wait_run(RunRecord& run, base::Instant deadline);
   Result<void> wait_task(RunRecord& run, TaskRef task);
   // Calls it, without the token, when the run is done: in a thread that waits, else in the engine
@@ -161,3 +165,4 @@ class Front {
 }  // namespace strata::engine
 
 #include "engine/front_inl.h"
+#include "engine/front_runs_inl.h"
