@@ -160,10 +160,11 @@ Result<registry::EntryRef> Front<World>::register_callable(const registry::Prepa
   // One registration at a time; the clock of each runs in the core, not here.
   const model::Digest digest = model::digest_of(model::descriptor_bytes(payload.descriptor));
   wait("another registration", base::Instant::never(), [&](Core& core) {
-    if (registering_ || core.registry().being_removed(digest, payload.inner)) return false;
+    if (registrar_ != nullptr || core.registry().being_removed(digest, payload.inner)) return false;
     // What it is asked to take it can refuse only here: a replay that fails ends its worker.
     if (core.returning() > 0) return false;
-    return registering_ = true;
+    registrar_ = world_.self();
+    return true;
   });
   std::optional<Result<registry::EntryRef>> outcome;
   const Result<void> begun =
@@ -175,7 +176,7 @@ Result<registry::EntryRef> Front<World>::register_callable(const registry::Prepa
     });
   }
   call([&](Core& core) {
-    registering_ = false;
+    registrar_ = nullptr;
     core.note();  // who waits for its turn must look again
   });
   if (!begun) return begun.error();
