@@ -60,8 +60,11 @@ base::Instant Core::Overdue::look(Core& core, uint32_t worker, base::Instant now
   if (*started == 0 && entry.rest->seen_ticket != ticket) {
     STRATA_MARK("engine: a task runs and has not told since when");
     entry.rest->seen_ticket = ticket;
-    entry.rest->seen_at = now;
+    entry.rest->seen_at = base::Instant::never();
+    // `now` may be older than its start: the thread that steps has read the clock before it looked.
+    return now;
   }
+  if (*started == 0 && entry.rest->seen_at == base::Instant::never()) entry.rest->seen_at = now;
   const base::Instant since = *started == 0 ? entry.rest->seen_at : base::Instant{*started};
   return judge(core, worker, oldest, std::min(since, now), now);
 }

@@ -213,7 +213,8 @@ struct WorkerRest {
     Error error;
   };
   std::optional<Condemned> condemned;
-  // A task that is timed and was seen to run before it told since when.
+  // A task that is timed and was seen to run before it told since when; `seen_at` is of the look
+  // after the first one.
   uint64_t seen_ticket = 0;
   base::Instant seen_at{};
 };
