@@ -193,10 +193,10 @@ class Core final : private CoreData, private EndpointSink {
   void take_back();
   void strand(uint32_t slot);
   void stop_group(uint32_t slot);
-  bool find_target(const Job& job, sched::Target* out, std::optional<Error>* error);
-  bool check_worker(int32_t worker, const Job& job, std::optional<Error>* error) const;
-  bool check_members(const Job& job, size_t members, std::span<const int32_t> workers,
-                     const sched::Target& any, std::optional<Error>* error);
+  struct Eligible;  // core_eligible.cc: who may take a task
+  bool check_members(const Job& job, const std::string& stays, size_t members,
+                     std::span<const int32_t> workers, const sched::Target& any,
+                     std::optional<Error>* error);
   bool collect_members(const Job& job, std::span<const TaskArgs> members,
                        std::vector<size_t>* payload_bytes, std::optional<Error>* error);
   void write_payload(uint32_t slot, const Job& job, const TaskArgs& args, size_t first_placement);

@@ -68,6 +68,7 @@ struct WorkerCaps {
   uint32_t control_more_ms = 0;
   // Of a Worker: until another one in its place must have answered its greeting.
   uint32_t greeting_ms = ~0u;
+  bool remote = false;  // it has no part in this host's memory: a task takes its arguments along
   // Whoever brings its news calls Core::news().note(worker): it is not looked at without.
   bool notes_news = false;
 };

@@ -18,6 +18,7 @@ uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps c
   pool_kinds_[static_cast<size_t>(caps.pool)] |= caps.kinds;
   refs_ = refs_ || caps.nested || caps.transfers != kInPlace;
   any_notes_news_ = any_notes_news_ || caps.notes_news;
+  remotes_ += caps.remote;
   if (caps.notes_news) news_.cover(worker);
   entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
   if (entry.inline_endpoint != nullptr) inline_.push_back(entry.inline_endpoint);
