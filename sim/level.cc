@@ -116,7 +116,8 @@ bool Level::ended_overdue(const engine::Kill& kill) {
   if (!deadline && !kill.reason.starts_with("CANCELLED")) return false;
   Child* const child = children_[kill.worker].get();
   std::string why = child == nullptr ? "it is inline" : "";
-  if (deadline && why.empty()) why = shared_->overdue.why_not(kill.worker, world_.now());
+  if (deadline && why.empty())
+    why = shared_->overdue.why_not(kill.worker, child->alive(), world_.now());
   if (!deadline && why.empty()) {
     const bool due = std::any_of(runs_.begin(), runs_.end(), [&](const auto& run) {
       return run->cancelled && run->kill_at <= world_.now();
