@@ -107,7 +107,7 @@ void Child::refuse_start() {
     mailbox::ControlView control;
     if (side_->control_take(&control)) {
       if (control.command == mailbox::kCommandExit) return kill("it was told to end");
-      ++shared_->faults.spawns;
+      ++shared_->faults.refusals;
       const std::string_view text = "told not to start";
       side_->control_reply(static_cast<uint32_t>(Code::kSystem), std::as_bytes(std::span(text)));
       shared_->note(name_, EventKind::kReply, worker_, 1);
