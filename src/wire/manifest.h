@@ -142,7 +142,7 @@ struct Manifest {
   std::vector<int32_t> device_ids;
   uint32_t sub_workers = 0;
   std::vector<int32_t> cpus;
-  std::vector<std::pair<std::string, std::string>> env;  // sorted by name
+  std::vector<std::pair<std::string, std::string>> env;  // each name once
   std::string cwd;                                       // below the daemon's folder; empty: it
   ManifestLimits limits;
   DataProfile data_profile;
