@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "model/descriptor.h"
+#include "wire/descriptor.h"
 #include "wire/json_walk.h"
 #include "wire/json_writer.h"
 
@@ -273,16 +274,6 @@ size_t repeated(const std::vector<T>& values) {
   if (twice == sorted.end()) return values.size();
   const auto first = std::find(values.begin(), values.end(), *twice);
   return static_cast<size_t>(std::find(first + 1, values.end(), *twice) - values.begin());
-}
-
-// Of Python: words with points between them.
-bool is_dotted(std::string_view name) {
-  if (name.empty()) return false;
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte <= 0x20 || byte == 0x7f || c == ':' || c == '/') return false;
-  }
-  return !name.starts_with('.') && !name.ends_with('.') && name.find("..") == name.npos;
 }
 
 Result<void> check_callables(std::string_view key, const std::vector<ManifestCallable>& callables) {

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "wire/describe.h"
+#include "wire/descriptor.h"
 #include "wire/lanes.h"
 #include "wire/manifest.h"
 
@@ -52,6 +53,8 @@ void print() {
   std::printf("\n## Bodies and results of controls\n");
   messages<PrepareRegister, EndRegister, Unregister, AllocBuffer, BufferName, ExportBuffer, Span,
            Export, ImportBuffer, Import, ReleaseImport>();
+  std::printf("\n## Callables\n");
+  messages<CallablePayload, ChipDescriptor, PythonDescriptor, NativeDescriptor>();
   std::printf("\n## Health lane\n");
   messages<Health, Cancel, Abort, Revoke, RevokeAck, SetLog, Log>();
   std::printf("\n## Data and peer lanes\n");
