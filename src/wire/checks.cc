@@ -52,8 +52,7 @@ Result<void> check_tensor(const TaskTensor& t, uint64_t inline_bytes) {
 
 }  // namespace
 
-// A path below the daemon's folder: no "..", not absolute, no NUL.
-static bool is_inside_folder(std::string_view path) {
+bool is_inside_folder(std::string_view path) {
   if (path.starts_with('/') || path.find('\0') != std::string_view::npos) return false;
   while (!path.empty()) {
     const std::string_view part = path.substr(0, path.find('/'));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "wire/descriptor.h"
 #include "wire/lanes.h"
 
 namespace strata::wire {
@@ -111,6 +112,10 @@ STRATA_WIRE_MESSAGE(Export);
 STRATA_WIRE_MESSAGE(ImportBuffer);
 STRATA_WIRE_MESSAGE(Import);
 STRATA_WIRE_MESSAGE(ReleaseImport);
+STRATA_WIRE_MESSAGE(ChipDescriptor);
+STRATA_WIRE_MESSAGE(PythonDescriptor);
+STRATA_WIRE_MESSAGE(NativeDescriptor);
+STRATA_WIRE_MESSAGE(CallablePayload);
 STRATA_WIRE_MESSAGE(Health);
 STRATA_WIRE_MESSAGE(Cancel);
 STRATA_WIRE_MESSAGE(Abort);

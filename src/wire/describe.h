@@ -1,5 +1,5 @@
 // Describer: the third `io` of a message's fields(): their names and types as a table, for
-// docs/protocol.md. Pure; one thread.
+// docs/protocol.md; and ManifestDescriber, the same for a manifest. Pure; one thread.
 #pragma once
 
 #include <fmt/format.h>
@@ -89,9 +89,59 @@ class Describer {
   std::vector<Field> fields_;
 };
 
-template <class T>
+class ManifestDescriber {
+ public:
+  using Field = Describer::Field;
+
+  template <class N>
+  void number(std::string_view key, const N&, uint64_t min, uint64_t max) {
+    add(key, fmt::format("integer, {} to {}", min, max));
+  }
+  void boolean(std::string_view key, bool) { add(key, "true or false"); }
+  template <class E>
+  void choice(std::string_view key, E) {
+    add(key, fmt::format("name, {}", Names<E>::kType));
+  }
+  void text(std::string_view key, const std::string&, uint32_t bytes_max) {
+    add(key, fmt::format("text({})", bytes_max));
+  }
+  template <class N>
+  void numbers(std::string_view key, const std::vector<N>&, size_t count_max, uint64_t min,
+               uint64_t max) {
+    add(key, fmt::format("list of at most {} integers, {} to {}", count_max, min, max));
+  }
+  template <class E>
+  void choices(std::string_view key, const std::vector<E>&, size_t count_max) {
+    add(key, fmt::format("list of at most {} names, {}", count_max, Names<E>::kType));
+  }
+  template <class T>
+  void names(std::string_view key, const T&, size_t count_max, uint32_t name_bytes_max,
+             uint32_t value_bytes_max) {
+    add(key, fmt::format("object of at most {} variables: name({}), text({})", count_max,
+                         name_bytes_max, value_bytes_max));
+  }
+  template <class T>
+  void object(std::string_view key, const T&) {
+    add(key, fmt::format("object, {}", T::kName));
+  }
+  template <class T>
+  void objects(std::string_view key, const std::vector<T>&, size_t count_max) {
+    add(key, fmt::format("list of at most {} objects, {}", count_max, T::kName));
+  }
+
+  const std::vector<Field>& fields() const { return fields_; }
+
+ private:
+  void add(std::string_view key, std::string type) {
+    fields_.push_back({std::string(key), std::move(type)});
+  }
+
+  std::vector<Field> fields_;
+};
+
+template <class T, class Io = Describer>
 std::vector<Describer::Field> describe() {
-  Describer describer;
+  Io describer;
   const T message;
   T::fields(describer, message);
   return describer.fields();

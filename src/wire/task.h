@@ -150,6 +150,8 @@ struct Completion {
   Result<void> check() const;
 };
 
+// A path below the daemon's folder: no "..", not absolute, no NUL.
+bool is_inside_folder(std::string_view path);
 // The rule for `code` and `scope` of anything that may fail.
 Result<void> check_failure(std::string_view what, bool failed, uint32_t code, uint32_t scope);
 

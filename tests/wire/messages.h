@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "wire/lanes.h"
+#include "wire/manifest.h"
 
 namespace strata::wire::sample {
 
@@ -89,7 +90,30 @@ inline ImportBuffer import_buffer() {
           {5, counted<16>(9), {"host-a:7070", "[fe80::1]:7070"}, bytes("rkey")}};
 }
 
-// All of them.
+inline Manifest manifest() {
+  Manifest m;
+  m.session_id = 0x5e551077'5e551077;
+  m.parent_path = "L5/2";
+  m.parent_level = 5;
+  m.level = 4;
+  m.worker_id = 7;
+  m.build = "strata 0.1.0";
+  m.device_ids = {0, 2};
+  m.sub_workers = 3;
+  m.cpus = {4, 5, 6};
+  m.env = {{"OMP_NUM_THREADS", "1"}, {"GREETING", "say \"h\xc3\xa9\"\n"}};
+  m.cwd = "runs/a";
+  m.limits.depth = 8;
+  m.early_controls = 2;
+  m.features = 1;
+  m.dispatcher = {{CallableKind::kNativeImport, "libtile.so", "gemm"},
+                  {CallableKind::kPythonImport, "pkg.tiles", "Tile.gemm"}};
+  m.inner = {{CallableKind::kNativeImport, "libtile.so", "trsm"}};
+  m.log_level = LogLevel::kWarning;
+  return m;
+}
+
+// All messages.
 inline auto all() {
   return std::tuple(
       bootstrap(), bootstrap_reply(), hello(), task(), completion(), control(), control_reply(),

@@ -2,15 +2,17 @@
 #include <cstdio>
 
 #include "wire/describe.h"
+#include "wire/descriptor.h"
 #include "wire/lanes.h"
+#include "wire/manifest.h"
 
 namespace strata::wire {
 namespace {
 
-template <class T>
-void message() {
-  std::printf("\n### %s\n\n| field | type |\n| --- | --- |\n", std::string(T::kName).c_str());
-  for (const Describer::Field& field : describe<T>()) {
+template <class T, class Io = Describer>
+void message(const char* column = "field") {
+  std::printf("\n### %s\n\n| %s | type |\n| --- | --- |\n", std::string(T::kName).c_str(), column);
+  for (const Describer::Field& field : describe<T, Io>()) {
     std::printf("| %s | %s |\n", field.name.c_str(), field.type.c_str());
   }
 }
@@ -28,6 +30,10 @@ template <class... T>
 void messages() {
   (message<T>(), ...);
 }
+template <class... T>
+void manifest() {
+  (message<T, ManifestDescriber>("key"), ...);
+}
 template <class... E>
 void all_numbers() {
   (numbers<E>(), ...);
@@ -36,16 +42,19 @@ void all_numbers() {
 void print() {
   std::printf("\n## Numbers\n\n| field | values |\n| --- | --- |\n");
   all_numbers<Lane, FrameType, ControlCommand, RegistryKind, ReadyState, Outcome, Space, Place,
-              Path, LogStream, LogLevel, CallableKind, TensorArgType, Transfer, DType, Code,
-              Scope>();
+              Path, LogStream, LogLevel, CallableKind, TensorArgType, Transfer, DType, Code, Scope,
+              HugePages>();
   std::printf("\n## Bootstrap lane\n");
   messages<Bootstrap, BootstrapReply>();
+  manifest<Manifest, ManifestCallable, DataProfile, ManifestLimits, ManifestTimeouts>();
   std::printf("\n## Command lane\n");
   messages<Hello, SessionCaps, RuntimeName, Task, TaskConfig, TaskTensor, TensorDesc, Completion,
            Root, Control, ControlReply, Shutdown>();
   std::printf("\n## Bodies and results of controls\n");
   messages<PrepareRegister, EndRegister, Unregister, AllocBuffer, BufferName, ExportBuffer, Span,
            Export, ImportBuffer, Import, ReleaseImport>();
+  std::printf("\n## Callables\n");
+  messages<CallablePayload, ChipDescriptor, PythonDescriptor, NativeDescriptor>();
   std::printf("\n## Health lane\n");
   messages<Health, Cancel, Abort, Revoke, RevokeAck, SetLog, Log>();
   std::printf("\n## Data and peer lanes\n");
