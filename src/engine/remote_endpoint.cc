@@ -8,9 +8,13 @@
 #include "base/result.h"
 #include "engine/remote_task.h"
 #include "wire/codec.h"
+#include "wire/descriptor.h"
 
 namespace strata::engine {
 namespace {
+
+constexpr uint64_t kBlobBytesMax =
+    wire::kRegisterBytesMax - wire::kDescriptorBytesMax - wire::kSymbolBytesMax - 8;
 
 Error broken(std::string text) {
   return Error(Code::kCorrupt, Scope::kSession, std::move(text));
@@ -223,23 +227,23 @@ Result<void> RemoteEndpoint::prepare(uint64_t transaction, registry::EntryRef re
   body.transaction = transaction;
   body.registry = decoded.inner ? wire::RegistryKind::kInner : wire::RegistryKind::kDispatcher;
   body.kind = model::kind_of(decoded.descriptor);
-  body.payload = model::descriptor_bytes(decoded.descriptor);
-  body.digest = model::digest_of(body.payload);
+  wire::CallablePayload callable{
+      .descriptor = model::descriptor_bytes(decoded.descriptor), .name = decoded.name, .blob = {}};
+  body.digest = model::digest_of(callable.descriptor);
   if (decoded.blob_bytes > 0) {
     const uint32_t segment = decoded.blob_segment;
     if (segment >= segments_.size() || decoded.blob_offset > segments_[segment].bytes ||
         decoded.blob_bytes > segments_[segment].bytes - decoded.blob_offset) {
       return broken("a kernel that leaves the heap");
     }
-    if (decoded.blob_bytes > wire::kRegisterBytesMax - body.payload.size()) {
-      return Error(
-          Code::kResourceExhausted, Scope::kCall,
-          fmt::format("kernel '{}' has {} bytes, and at most {} go to another host", decoded.name,
-                      decoded.blob_bytes, wire::kRegisterBytesMax - body.payload.size()));
+    if (decoded.blob_bytes > kBlobBytesMax) {
+      return Error(Code::kResourceExhausted, Scope::kCall,
+                   fmt::format("kernel '{}' has {} bytes, and at most {} go to another host",
+                               decoded.name, decoded.blob_bytes, kBlobBytesMax));
     }
-    const std::byte* const blob = segments_[segment].base + decoded.blob_offset;
-    body.payload.insert(body.payload.end(), blob, blob + decoded.blob_bytes);
+    callable.blob = {segments_[segment].base + decoded.blob_offset, decoded.blob_bytes};
   }
+  STRATA_TRY(wire::encode(callable, &body.payload));
   known_[ref.index] = {ref.generation, body.registry, body.digest, decoded.inactive};
   return send(wire::ControlCommand::kPrepareRegister, body);
 }

@@ -11,45 +11,13 @@
 #include "os/clock.h"
 #include "runtime/worker_core.h"
 #include "wire/codec.h"
+#include "wire/descriptor.h"
 
 namespace strata::runtime {
 namespace {
 
 Error at_call(Code code, std::string text) {
   return Error(code, Scope::kCall, std::move(text));
-}
-
-std::string name_of(const model::Descriptor& descriptor) {
-  if (const auto* const import = std::get_if<model::NativeImportDescriptor>(&descriptor)) {
-    return import->symbol;
-  }
-  if (const auto* const chip = std::get_if<model::ChipCallableDescriptor>(&descriptor)) {
-    return chip->entry;
-  }
-  return "function";
-}
-
-// The descriptor that the bytes begin with, and how many bytes it takes: a kernel's blob follows.
-Result<std::pair<model::Descriptor, size_t>> split(const wire::PrepareRegister& body) {
-  if (body.kind != CallableKind::kChipCallable) {
-    STRATA_ASSIGN(model::Descriptor whole, model::decode_descriptor(body.payload));
-    return std::pair(std::move(whole), body.payload.size());
-  }
-  // u32 schema, u32 kind, three texts, 32 bytes.
-  size_t at = 8;
-  for (int text = 0; text < 3; ++text) {
-    uint32_t n = 0;
-    if (body.payload.size() < at + sizeof n) return at_call(Code::kCorrupt, "a kernel is cut off");
-    std::memcpy(&n, body.payload.data() + at, sizeof n);
-    at += sizeof n;
-    if (n > body.payload.size() - at) return at_call(Code::kCorrupt, "a kernel is cut off");
-    at += n;
-  }
-  at += sizeof(base::Sha256);
-  if (body.payload.size() < at) return at_call(Code::kCorrupt, "a kernel is cut off");
-  STRATA_ASSIGN(model::Descriptor chip,
-                model::decode_descriptor(std::span(body.payload).first(at)));
-  return std::pair(std::move(chip), at);
 }
 
 }  // namespace
@@ -125,20 +93,17 @@ Result<void> RemoteExecutor::prepare(const wire::PrepareRegister& body) {
                    fmt::format("{} callables are registered here, and Limits::callables is {}",
                                known_.size(), core_.spec().limits.callables));
   }
-  STRATA_ASSIGN(auto parts, split(body));
-  auto& [descriptor, descriptor_bytes] = parts;
-  const std::span<const std::byte> bytes = std::span(body.payload).first(descriptor_bytes);
-  if (model::digest_of(bytes) != body.digest) {
-    return at_call(Code::kCorrupt, "the digest is not that of the descriptor");
-  }
+  STRATA_ASSIGN(const auto callable, wire::decode<wire::CallablePayload>(body.payload));
+  STRATA_TRY(wire::check_registration(body, callable));
+  STRATA_ASSIGN(model::Descriptor descriptor, model::decode_descriptor(callable.descriptor));
   Known known;
   known.transaction = body.transaction;
-  known.name = name_of(descriptor);
+  known.name = callable.name;
   registry::PreparePayload payload;
   payload.name = known.name;
   payload.descriptor = std::move(descriptor);
   payload.inner = body.registry == wire::RegistryKind::kInner;
-  if (const std::span blob = std::span(body.payload).subspan(descriptor_bytes); !blob.empty()) {
+  if (const std::span<const std::byte> blob = callable.blob; !blob.empty()) {
     STRATA_ASSIGN(const engine::NewBuffer made, core_.create_buffer(blob.size()));
     std::memcpy(core_.heap() + made.heap_offset, blob.data(), blob.size());
     known.blob = made.index;
