@@ -72,6 +72,7 @@ class Core final : private CoreData, private EndpointSink {
   void expect_no_more_workers() { workers_expected_ = false; }
   // Tells every live worker to end; what is left of them is the driver's.
   void ask_exit(base::Instant now);
+  void ask_exit(uint32_t worker, base::Instant now);  // it is given nothing more
 
   // --- Buffers.
   Result<NewBuffer> create_buffer(uint64_t bytes);

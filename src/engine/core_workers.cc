@@ -159,6 +159,13 @@ void Core::ask_exit(base::Instant now) {
   }
 }
 
+void Core::ask_exit(uint32_t worker, base::Instant now) {
+  WorkerEntry& entry = workers_[worker];
+  if (entry.state == WorkerState::kLost || entry.exiting) return;
+  entry.doubted = entry.exiting = true;
+  post_controls(worker, now);
+}
+
 void Core::note_busy(uint32_t worker) {
   if (workers_[worker].busy || workers_[worker].caps.notes_news) return;
   workers_[worker].busy = true;

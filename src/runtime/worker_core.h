@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,6 +22,7 @@
 #include "runtime/chip_executor.h"
 #include "runtime/executor.h"
 #include "runtime/inner_worker.h"
+#include "runtime/remote_service.h"
 #include "runtime/roster.h"
 #include "runtime/task_trace.h"
 #include "runtime/thread_world.h"
@@ -60,6 +62,8 @@ class WorkerCore {
   StartReport start_report() const;
   // The worker ids of the new children, which are ready.
   Result<std::vector<int>> add_children(runtime::ChildOrder order);
+  Result<int> add_remote(RemoteWorkerSpec spec);
+  Result<void> remove_remote(int worker);
 
   // --- for the half that a Worker above drives (runtime/inner_worker.h).
   const std::string& path() const { return path_; }
@@ -152,6 +156,10 @@ class WorkerCore {
   void heed_cancel();
   Result<void> start_inline();
   Result<void> start_engine();
+  Result<void> to_local(runtime::ChildOrder* order) const;
+  Result<std::shared_ptr<runtime::RemoteWorker>> make_remote(RemoteWorkerSpec spec,
+                                                             uint32_t worker);
+  Result<std::unique_ptr<engine::WorkerEndpoint>> endpoint_of(uint32_t worker);
   std::unique_ptr<InlineTrace> inline_trace(const std::string& path) const;
   Result<void> write_timeline();
   Result<void> add_inline_workers();
@@ -202,7 +210,11 @@ class WorkerCore {
   std::string path_;
   os::SharedRegion heap_;
   os::SharedRegion hub_;
-  runtime::Roster roster_;     // under the step token
+  // Of the Workers that init starts, in their order: whether each is one of another host.
+  std::vector<bool> next_is_remote_;
+  std::map<uint32_t, std::shared_ptr<runtime::RemoteWorker>> remotes_;  // under the step token
+  std::unique_ptr<runtime::RemoteService> remote_service_;              // null: none was added
+  runtime::Roster roster_;                                              // under the step token
   uint32_t late_exit_ms_ = 0;  // the most that a Worker needs that was added far below; likewise
   std::unique_ptr<runtime::Timeline> timeline_;  // of the root, where there is one
   std::unique_ptr<trace::Recorder> recorder_;    // of core_; null: off

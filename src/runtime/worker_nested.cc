@@ -53,6 +53,14 @@ engine::WorkerCaps WorkerCore::caps_of(uint32_t worker) const {
     return {engine::Pool::kNext, 1u << static_cast<uint32_t>(CallableKind::kChipCallable), false,
             engine::kCanCopy | engine::kCanMap};
   }
+  if (entry.kind == runtime::RosterEntry::Kind::kRemote) {
+    return {.pool = engine::Pool::kNext,
+            .kinds = 1u << static_cast<uint32_t>(CallableKind::kNativeImport),
+            .nested = true,
+            // The session's own limit comes first.
+            .control_more_ms = remotes_.at(worker)->control_ms(),
+            .remote = true};
+  }
   if (!entry.spec) return {engine::Pool::kSub, kPlain};
   return {.pool = engine::Pool::kNext,
           .kinds = kPlain,
@@ -198,7 +206,7 @@ Result<void> WorkerCore::unregister_and_wait(registry::EntryRef entry) {
 
 // Whatever the task of the Worker above waits for: its inner run is cancelled with it.
 void WorkerCore::heed_cancel() {
-  if (place_.path.empty()) return;
+  if (place_.heaps.empty()) return;
   front_->poll_while_waiting(kCancelLook, [this](engine::Core& core) {
     if (!inner_run_ || inner_run_->cancelled) return;
     if (inner_cancelled_.ask(inner_cancelled_.context)) core.cancel_run(*inner_run_);
