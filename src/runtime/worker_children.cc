@@ -42,8 +42,7 @@ Result<void> WorkerCore::start_children() {
     }));
   }
   front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
-  engine_ = std::thread([this] { front_->engine_main(); });
-  return {};
+  return start_engine();
 }
 
 // This Worker's own server, in place of one that was lost.

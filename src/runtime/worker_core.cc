@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <cstring>
+#include <system_error>
 
 #include "base/result.h"
 #include "os/build_id.h"
@@ -11,6 +12,7 @@
 #include "os/cores.h"
 #include "os/machine.h"
 #include "os/process.h"
+#include "os/system_error.h"
 #include "runtime/spec.h"
 #include "runtime/worker_core_inl.h"
 
@@ -156,7 +158,15 @@ Result<void> WorkerCore::start_inline() {
   STRATA_TRY(add_inline_chips());
   if (spec_.sub_workers > 0) add_inline_endpoint(nullptr);
   front_->call([&](engine::Core& core) { core.expect_no_more_workers(); });
-  engine_ = std::thread([this] { front_->engine_main(); });
+  return start_engine();
+}
+
+Result<void> WorkerCore::start_engine() {
+  try {
+    engine_ = std::thread([this] { front_->engine_main(); });
+  } catch (const std::system_error& e) {
+    return os::system_error("start the engine thread of " + path_, e.code().value());
+  }
   return {};
 }
 

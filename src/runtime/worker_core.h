@@ -151,6 +151,7 @@ class WorkerCore {
   engine::WorkerCaps caps_of(uint32_t worker) const;
   void heed_cancel();
   Result<void> start_inline();
+  Result<void> start_engine();
   std::unique_ptr<InlineTrace> inline_trace(const std::string& path) const;
   Result<void> write_timeline();
   Result<void> add_inline_workers();

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "os/clock.h"
+#include "os/cores.h"
 #include "runtime/spec.h"
 #include "runtime/worker_core.h"
 
@@ -74,6 +75,8 @@ Result<std::vector<int>> WorkerCore::add_here(const runtime::ChildOrder& order) 
     with.sub_workers = 0;
     STRATA_TRY(runtime::check_child_spec(*order.worker, spec_.level));
     STRATA_TRY(runtime::check_spec(with));
+    STRATA_TRY(runtime::check_cpus(
+        *order.worker, spec_.cpus.empty() ? os::cores_allowed() : std::vector<int>(spec_.cpus)));
     entry = {RosterEntry::Kind::kWorker, *order.worker};
     limit_ms = runtime::ready_limit_ms(with);
   }
