@@ -66,8 +66,7 @@ class Core final : private CoreData, private EndpointSink {
   // Asks a child Worker that is ready for more children below it. The name of the answer.
   Result<uint64_t> ask_worker(uint32_t worker, Question question, base::Instant now);
   std::optional<Result<std::vector<std::byte>>> take_answer(uint64_t id);
-  // It is not wanted any more, and nobody is to take its place.
-  void end_worker(uint32_t worker, std::string reason);
+  void end_worker(uint32_t worker, std::string reason);  // and nobody takes its place
   // From here on a task that no live worker can take is skipped, instead of waiting for one.
   void expect_no_more_workers() { workers_expected_ = false; }
   // Tells every live worker to end; what is left of them is the driver's.

@@ -195,7 +195,9 @@ Result<void> WorkerCore::capture_output() {
 
 Result<void> WorkerCore::wait_ready() {
   uint32_t limit_ms = runtime::ready_limit_ms(spec_);
-  for (const auto& [worker, remote] : remotes_) limit_ms = std::max(limit_ms, remote->start_ms());
+  for (const auto& [worker, remote] : remotes_) {
+    limit_ms = std::max(limit_ms, std::min(remote->start_ms(), ~0u - 5'000) + 5'000);
+  }
   std::optional<Error> lost;
   const bool ready = front_->wait(
       "its children to be ready", os::monotonic_now() + base::Duration::from_ms(limit_ms),

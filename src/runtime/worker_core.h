@@ -79,8 +79,7 @@ class WorkerCore {
   Result<std::shared_ptr<engine::RunRecord>> begin_inner_run(
       std::span<const engine::ImportedArg> args, std::vector<uint32_t>* indices,
       runtime::Cancelled cancelled);
-  // Until all its tasks are done; the root error.
-  Result<void> end_inner_run(engine::RunRecord& run);
+  Result<void> end_inner_run(engine::RunRecord& run);  // all tasks are done; the root error
 
   using Build = Result<void> (*)(void* build, Orchestrator& orch);
   Result<std::shared_ptr<engine::RunRecord>> submit(void* build, Build call);
@@ -104,12 +103,12 @@ class WorkerCore {
   void cancel_run(engine::RunRecord& run, std::optional<uint32_t> grace_ms);
   Result<void> on_done(const std::shared_ptr<engine::RunRecord>& run,
                        std::function<void(const Result<void>&)> callback);
-  // An Error in a forked copy of the process that made this Worker, tasks in children included.
+  // An Error in a forked copy of the process that made this Worker, tasks in children too.
   Result<void> must_be_home(const char* what) const;
-  // Drops a reference; in such a copy it is kept for ever, so that nothing of the original ends.
+  // Drops a reference; in such a copy it is kept for ever: nothing of the original ends.
   static void let_go(std::shared_ptr<WorkerCore> core);
-  // The last handle of a run went. Its error is logged where nobody has seen it: now, or, where the
-  // run is not done, with the next submit or close that finds it done.
+  // The last handle of a run went. An error that nobody has seen is logged: now, or once it is
+  // done.
   void drop_run(std::shared_ptr<engine::RunRecord> run);
   Result<std::vector<std::byte>> result(const engine::RunRecord& run, TaskRef task,
                                         uint32_t member);
@@ -232,8 +231,7 @@ class WorkerCore {
   std::unique_ptr<os::ForkServer> server_;
   mutable std::mutex start_mutex_;
   StartReport start_;
-  // Registered before init(), when nobody knows yet by what method it will be; under the step
-  // token.
+  // Registered before init(), when no start method is known yet; under the step token.
   std::vector<std::pair<registry::EntryRef, std::string>> early_local_functions_;
   std::unique_ptr<runtime::OutputReader> output_;  // null: children write where this process does
   std::unique_ptr<runtime::ThreadWorld> world_;

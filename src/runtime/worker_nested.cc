@@ -29,9 +29,9 @@ std::vector<uint32_t> WorkerCore::workers_below() {
   return front_->look([this](const engine::Core&) {
     const bool started = roster_.size() > 0;
     std::vector<uint32_t> out;
-    for (uint32_t i = 0; !started && i < spec_.workers.size(); ++i) out.push_back(i);
+    for (uint32_t i = 0; !started && i < next_is_remote_.size(); ++i) out.push_back(i);
     for (uint32_t i = 0; i < roster_.size(); ++i) {
-      if (roster_.is_worker(i)) out.push_back(i);
+      if (roster_.is_worker(i) || roster_.is_remote(i)) out.push_back(i);
     }
     return out;
   });

@@ -72,7 +72,8 @@ Result<int> WorkerCore::add_remote(RemoteWorkerSpec spec) {
   STRATA_TRY(must_run("add_remote_worker"));
   // The number is taken first: two threads may add at once.
   std::vector<std::unique_ptr<engine::WorkerEndpoint>> endpoints(1);
-  const uint32_t limit_ms = spec.session.start_ms;
+  // The session's own limit is told first.
+  const uint32_t limit_ms = std::min(spec.session.start_ms, ~0u - 5'000) + 5'000;
   STRATA_ASSIGN(endpoints[0], make_endpoint());
   STRATA_ASSIGN(const uint32_t worker, front_->call([&](engine::Core& core) -> Result<uint32_t> {
     return core.worker_count();
