@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "session/options.h"
@@ -21,6 +22,10 @@ constexpr size_t index_of(wire::Lane lane) {
 }
 inline constexpr std::array<wire::Lane, kLaneCount> kLanes = {
     wire::Lane::kCommand, wire::Lane::kData, wire::Lane::kHealth};
+
+// At most `bytes_max` bytes of it, as UTF-8: what a user's code wrote may be none, and a text that
+// is none would be refused over there.
+std::string wire_text(std::string_view text, size_t bytes_max);
 
 class LaneStream {
  public:

@@ -18,8 +18,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "session/awake_clock.h"
 #include "session/lane_stream.h"
 #include "session/options.h"
@@ -133,7 +135,15 @@ class ParentSession {
   bool passed(const Request& request) const;
   void start_clocks();
   void beat(Instant now);
+  bool judges_beats() const;
   void check_deadlines(Instant now);
+  void maybe_shutdown();
+  Error not_now(std::string_view what) const;
+  template <class T>
+  void send_health(wire::FrameType type, const T& message) {
+    STRATA_CHECK(at(wire::Lane::kHealth).send(type, ++health_sent_, message).ok());
+  }
+  void tell_abort(const Error& cause);
   void end(std::optional<Error> cause);
   void refuse(wire::Lane lane, const Error& why);
 
@@ -157,11 +167,14 @@ class ParentSession {
   int64_t beat_sent_ns_ = 0;  // of the last beat each way
   int64_t beat_came_ns_ = 0;
   int64_t echo_came_ns_ = 0;
-  uint32_t lines_ = 0;           // LOGs since the beat that the last one of ours confirmed
-  uint32_t lines_unechoed_ = 0;  // of these, since the last beat that came
-  Duration heard_at_;            // awake time of the last beat that came, or of the lane
-  std::optional<Duration> drain_until_;
+  uint32_t lines_ = 0;                   // LOGs since the beat that the last one of ours confirmed
+  uint32_t lines_unechoed_ = 0;          // of these, since the last beat that came
+  Duration heard_at_;                    // awake time of the last beat that came, or of the lane
+  std::optional<Duration> drain_until_;  // awake time
+  uint32_t drain_ms_ = 0;
+  bool shutdown_sent_ = false;
   uint64_t executing_ = 0;
+  uint64_t executing_max_ = 0;
   uint64_t tasks_done_ = 0;
   uint64_t rss_bytes_ = 0;
   Duration round_trip_;

@@ -22,6 +22,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/check.h"
 #include "session/awake_clock.h"
 #include "session/lane_stream.h"
 #include "session/options.h"
@@ -83,8 +84,8 @@ class RunnerSession {
   // holds (on_work says when it may). A Shutdown comes last: answer it with drained().
   std::optional<Work> take(wire::Lane lane, Instant now);
   // The answer to what take() gave. An Error: it does not go over the wire; answer it otherwise.
-  Result<void> completion(const wire::Completion& completion);
-  Result<void> reply(wire::Lane lane, const wire::ControlReply& reply);
+  Result<void> completion(wire::Completion completion);
+  Result<void> reply(wire::Lane lane, wire::ControlReply reply);
   // All is done and the subtree has ended: the driver writes output(), then closes.
   void drained();
 
@@ -116,6 +117,7 @@ class RunnerSession {
   };
 
   LaneStream& at(wire::Lane lane) { return lanes_[index_of(lane)]; }
+  const LaneStream& at(wire::Lane lane) const { return lanes_[index_of(lane)]; }
   Queue& queue(wire::Lane lane) { return lane == wire::Lane::kCommand ? command_ : data_; }
   void take_frames(wire::Lane lane, Instant now);
   Result<void> on_frame(wire::Lane lane, const wire::Frame& frame, Instant now);
@@ -126,12 +128,17 @@ class RunnerSession {
   Result<void> on_health(const wire::Health& health, Instant now);
   Result<void> on_cancel(const wire::Cancel& cancel);
   Result<void> check_next(const Queue& queue, const wire::Frame& frame) const;
-  void skip(uint64_t sequence);
-  void say_hello(wire::ReadyState state, std::string text);
+  void skip(Queue& queue, uint64_t sequence);
+  template <class T>
+  void send_health(wire::FrameType type, const T& message) {
+    STRATA_CHECK(at(wire::Lane::kHealth).send(type, ++health_sent_, message).ok());
+  }
+  void tell_abort(const Error& cause);
+  bool judges_beats() const;
+  void say_hello(wire::ReadyState state, wire::Hello hello);
   void maybe_ready();
   void beat(Instant now);
-  void send_line(const wire::Log& line);
-  void confirm_lines(int64_t echo_ns);
+  void send_line(wire::Log line);
   void end(std::optional<Error> cause);
   void refuse(wire::Lane lane, const Error& why);
 
@@ -150,7 +157,7 @@ class RunnerSession {
   std::optional<wire::Hello> hello_;  // of ready(), until READY is out
   Queue command_, data_;
   uint32_t early_answered_ = 0;
-  std::vector<uint64_t> cancelled_;  // before they came, rising
+  std::vector<uint64_t> cancelled_;  // before they came
   uint64_t tasks_done_ = 0;
 
   uint64_t health_sent_ = 0;
