@@ -20,7 +20,7 @@ namespace strata::session {
 constexpr size_t index_of(wire::Lane lane) {
   return static_cast<size_t>(lane) - static_cast<size_t>(wire::Lane::kCommand);
 }
-inline constexpr std::array<wire::Lane, kLaneCount> kAllLanes = {
+inline constexpr std::array<wire::Lane, kLaneCount> kLanes = {
     wire::Lane::kCommand, wire::Lane::kData, wire::Lane::kHealth};
 
 // At most `bytes_max` bytes of it, as UTF-8: what a user's code wrote may be none, and a text that

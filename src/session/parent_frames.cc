@@ -58,7 +58,7 @@ Result<void> ParentSession::check_barrier(const wire::Hello& hello) const {
   if (state_ >= State::kReady) return broken("HELLO after READY");
   if (hello.state == wire::ReadyState::kFailed) return {};
   if (hello.state == wire::ReadyState::kStarting) {
-    if (state_ != State::kLanes) return broken("HELLO STARTING twice");
+    if (state_ != State::kOpening) return broken("HELLO STARTING twice");
     return {};
   }
   if (state_ != State::kStarting) return broken("HELLO READY before STARTING");

@@ -103,7 +103,7 @@ class ParentSession {
   std::string where() const;
 
  private:
-  enum class State : uint8_t { kLanes, kStarting, kReady, kDraining, kEnded };
+  enum class State : uint8_t { kOpening, kStarting, kReady, kDraining, kEnded };
   struct Request {
     uint64_t sequence = 0;
     bool is_task = false;
@@ -149,7 +149,7 @@ class ParentSession {
 
   const ParentOptions options_;
   Sink& sink_;
-  State state_ = State::kLanes;
+  State state_ = State::kOpening;
   std::array<LaneStream, kLaneCount> lanes_;
   AwakeClock awake_;
   std::optional<wire::Hello> hello_;

@@ -92,7 +92,7 @@ Instant RunnerSession::next_deadline() const {
   if (ended()) return Instant::never();
   const Timing& timing = options_.timing;
   Instant next = std::min(next_beat_, awake_.last() + timing.beat);
-  if (state_ == State::kLanes) next = std::min(next, awake_.when(timing.start));
+  if (state_ == State::kOpening) next = std::min(next, awake_.when(timing.start));
   if (judges_beats()) next = std::min(next, awake_.when(heard_at_ + timing.runner_verdict));
   return next;
 }
@@ -102,7 +102,7 @@ void RunnerSession::on_deadline(Instant now) {
   awake_.step(now);
   if (now >= next_beat_) beat(now);
   const Timing& timing = options_.timing;
-  if (state_ == State::kLanes && awake_.elapsed() >= timing.start) {
+  if (state_ == State::kOpening && awake_.elapsed() >= timing.start) {
     STRATA_MARK("session: lanes did not come");
     return fail(Error(Code::kDeadline, Scope::kSession,
                       fmt::format("the parent has not opened all lanes in {:.3g} s",

@@ -104,7 +104,7 @@ class RunnerSession {
   std::string where() const;
 
  private:
-  enum class State : uint8_t { kLanes, kStarting, kReady, kDraining, kEnded };
+  enum class State : uint8_t { kOpening, kStarting, kReady, kDraining, kEnded };
   // The requests of one lane: those that wait, and the one that was taken.
   struct Queue {
     std::deque<Work> waiting;
@@ -151,7 +151,7 @@ class RunnerSession {
 
   const RunnerOptions options_;
   Sink& sink_;
-  State state_ = State::kLanes;
+  State state_ = State::kOpening;
   std::array<LaneStream, kLaneCount> lanes_;
   AwakeClock awake_;
   std::optional<wire::Hello> hello_;  // of ready(), until READY is out

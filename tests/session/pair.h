@@ -100,14 +100,14 @@ class Pair {
   }
   void carry_all() {
     for (int round = 0; round < 4; ++round) {
-      for (const wire::Lane lane : kAllLanes) {
+      for (const wire::Lane lane : kLanes) {
         carry_to_runner(lane);
         carry_to_parent(lane);
       }
     }
   }
   void lanes_up() {
-    for (const wire::Lane lane : kAllLanes) {
+    for (const wire::Lane lane : kLanes) {
       parent.on_lane_up(lane, now);
       runner.on_lane_up(lane, now);
     }

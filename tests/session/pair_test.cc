@@ -318,7 +318,7 @@ TEST(Session, ABeatThatEchoesNothingNewDoesNotOpenTheFence) {
 
 TEST(Session, ARunnerStartsNothingBeforeItsFirstEcho) {
   Pair p;
-  for (const Lane lane : kAllLanes) {
+  for (const Lane lane : kLanes) {
     p.parent.on_lane_up(lane, p.now);
     p.runner.on_lane_up(lane, p.now);
   }

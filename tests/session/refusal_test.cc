@@ -87,7 +87,7 @@ TEST(RunnerSession, RefusesWhatIsNotOfItsLane) {
 
 TEST(RunnerSession, RefusesRequestsBeforeTheirTime) {
   Pair a, b, c, d;
-  for (const Lane lane : kAllLanes) a.parent.on_lane_up(lane, a.now);
+  for (const Lane lane : kLanes) a.parent.on_lane_up(lane, a.now);
   a.runner.on_lane_up(kHealth, a.now);
   a.runner.on_lane_up(kCommand, a.now);
   runner_refuses(a, kCommand, FrameType::kTask, 1, wire::Task{}, "TASK before HELLO");
@@ -178,7 +178,7 @@ TEST(ParentSession, RefusesHellosOutOfOrder) {
   Started started;
   parent_refuses(started, kCommand, FrameType::kHello, 0, hello, "HELLO after READY");
   Pair early;
-  for (const Lane lane : kAllLanes) {
+  for (const Lane lane : kLanes) {
     early.parent.on_lane_up(lane, early.now);
     early.runner.on_lane_up(lane, early.now);
   }
@@ -285,7 +285,7 @@ TEST(Session, NothingThatComesAfterTheEndChangesAnything) {
 }
 
 TEST(Session, ALaneThatClosesAtAnyStepEndsBothOnce) {
-  for (const Lane lane : kAllLanes) {
+  for (const Lane lane : kLanes) {
     for (int step = 0; step < 6; ++step) {
       for (const bool with_reason : {false, true}) {
         Pair p;
@@ -333,7 +333,7 @@ TEST(Session, BytesOneByOneAreTheSameSession) {
 // byte was never looked at; it never goes on with something else.
 TEST(Session, GarbageAtEveryByteOfEachLaneEndsIt) {
   base::Prng prng(5);
-  for (const Lane lane : kAllLanes) {
+  for (const Lane lane : kLanes) {
     for (const bool to_runner : {true, false}) {
       for (size_t at = 0;; ++at) {
         Started p;
