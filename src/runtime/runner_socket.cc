@@ -177,6 +177,8 @@ Result<std::optional<RunnerEvent>> RunnerSocket::receive() {
   STRATA_ASSIGN(const Type type, take_type(&in));
   RunnerEvent event;
   if (type == Type::kParentGone) {
+    // On its way when this side said that it is ready: the parent does not need that connection.
+    if (ready_) return receive();
     event.kind = RunnerEvent::Kind::kParentGone;
   } else if (type == Type::kLane) {
     event.kind = RunnerEvent::Kind::kLane;
@@ -206,6 +208,7 @@ Result<void> RunnerSocket::send(std::span<const std::byte> message) {
 }
 
 Result<void> RunnerSocket::ready() {
+  ready_ = true;
   return send(begin(Type::kReady).bytes());
 }
 
