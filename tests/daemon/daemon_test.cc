@@ -545,7 +545,7 @@ TEST_P(DaemonTest, SessionsHaveALimitAndEachIsThereOnce) {
   EXPECT_EQ(full.code, static_cast<uint32_t>(Code::kResourceExhausted)) << full.text;
 }
 
-TEST_P(DaemonTest, ThisBuildsRunnerSaysHelloAndWhatItLacks) {
+TEST_P(DaemonTest, TheProductsRunnerSaysHelloTwiceAndEndsWithItsParent) {
   DaemonProcess daemon(options("product"));
   const TestParent parent(daemon, ring());
   TestClient bootstrap = parent.bootstrap();
@@ -553,16 +553,17 @@ TEST_P(DaemonTest, ThisBuildsRunnerSaysHelloAndWhatItLacks) {
   ASSERT_EQ(reply.code, 0u) << reply.text;
   std::vector<TestClient> lanes = parent.lanes(9, reply);
   for (TestClient& lane : lanes) ASSERT_TRUE(lane.open());
-  for (const wire::ReadyState state : {wire::ReadyState::kStarting, wire::ReadyState::kFailed}) {
+  for (const wire::ReadyState state : {wire::ReadyState::kStarting, wire::ReadyState::kReady}) {
     const Result<wire::Hello> hello = lanes[0].receive_frame<wire::Hello>(wire::FrameType::kHello);
     ASSERT_TRUE(hello) << hello.error().to_string();
-    EXPECT_EQ(hello->state, state);
+    EXPECT_EQ(hello->state, state) << hello->text;
     EXPECT_EQ(hello->session_id, 9u);
     EXPECT_EQ(hello->pid, reply.pid);
   }
-  const Result<wire::BootstrapReply> second = bootstrap.receive_reply();
-  ASSERT_TRUE(second) << second.error().to_string();
-  EXPECT_EQ(second->code, static_cast<uint32_t>(Code::kUnsupported));
+  EXPECT_EQ(bootstrap.receive_end().code(), Code::kEndpointFailed);
+  lanes.clear();
+  EXPECT_NE(daemon.line_with("has ended"), "");
+  EXPECT_FALSE(alive(reply.pid));
 }
 
 TEST_P(DaemonTest, ARunnerWhoseParentClosesALaneAtItsStartEnds) {
