@@ -12,6 +12,11 @@
 #include "base/result.h"
 
 namespace strata::transport {
+namespace {
+
+constexpr unsigned char kSessionContext[] = "strata 1";
+
+}  // namespace
 
 // OpenSSL's socket BIO writes with SIGPIPE and knows no decorators; this one calls the channel.
 struct ChannelBio {
@@ -97,8 +102,13 @@ Result<std::unique_ptr<TlsChannel>> TlsChannel::create(std::unique_ptr<env::Byte
   SSL_set_read_ahead(out->ssl_, 1);
   if (context.side() == TlsSide::kClient) {
     SSL_set_connect_state(out->ssl_);
-  } else {
-    SSL_set_accept_state(out->ssl_);
+    return out;
+  }
+  SSL_set_accept_state(out->ssl_);
+  // A server that verifies must have one; a client that has one refuses its own key.
+  if (SSL_set_session_id_context(out->ssl_, kSessionContext, sizeof kSessionContext) != 1) {
+    ERR_clear_error();
+    return Error(Code::kSystem, Scope::kSession, "TLS in key mode: no session context");
   }
   return out;
 }

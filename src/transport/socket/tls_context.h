@@ -1,7 +1,7 @@
 // TlsContext: one role's half of TLS in key mode. TLS 1.3 with one suite; both ends know a key of
 // the ring, and nothing else lets anyone in: no certificate, no ticket, no session cache, no other
 // version. Not a connection: TlsChannel is. Made once for each role and side, then only read: any
-// thread.
+// thread. The first of a process takes milliseconds, further ones a few microseconds.
 #pragma once
 
 #include <memory>
@@ -12,6 +12,7 @@
 #include "strata/result.h"
 #include "transport/socket/key_ring.h"
 
+struct ssl_cipher_st;
 struct ssl_ctx_st;
 struct ssl_session_st;
 struct ssl_st;
@@ -38,20 +39,20 @@ class TlsContext {
 
  private:
   friend class TlsChannel;
+  struct Shared;
   struct Psk {
     std::string id;
     ssl_session_st* session;
   };
   TlsContext(std::string_view role, TlsSide side) : role_(role), side_(side) {}
   Result<void> build(const KeyRing& ring);
-  Result<void> set_up();
-  Result<void> add_key(const ClusterKey& key);
+  Result<void> add_key(const ClusterKey& key, const ssl_cipher_st* suite);
   const Psk* find(std::string_view id) const;
 
   std::string role_;
   TlsSide side_;
   std::string ids_;
-  ssl_ctx_st* context_ = nullptr;
+  ssl_ctx_st* context_ = nullptr;  // of the whole process
   std::vector<Psk> keys_;
 };
 
