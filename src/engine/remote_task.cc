@@ -51,8 +51,10 @@ void make_contiguous(wire::TaskTensor* tensor) {
 }
 
 void put(std::vector<std::byte>* out, const void* from, size_t n) {
-  const auto* const bytes = static_cast<const std::byte*>(from);
-  out->insert(out->end(), bytes, bytes + n);
+  if (n == 0) return;
+  const size_t at = out->size();
+  out->resize(at + n);
+  std::memcpy(out->data() + at, from, n);
 }
 
 std::string too_large() {

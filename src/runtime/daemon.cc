@@ -1,6 +1,7 @@
 #include "runtime/daemon.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 
@@ -47,7 +48,19 @@ Result<void> Daemon::set_up() {
   return epoll_.add(stop_.fd(), daemon_tag(DaemonEvent::kStop));
 }
 
+void Daemon::warn_of_limit() const {
+  // A session has its process, its link and its output, and for a while its parent.
+  const size_t wanted = options_.limits.clients_max + 4 * options_.limits.sessions_max + 32;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  log(fmt::format(
+      "{} descriptors (ulimit -n) are fewer than the {} that {} sessions and {} clients "
+      "need",
+      limit.rlim_cur, wanted, options_.limits.sessions_max, options_.limits.clients_max));
+}
+
 Result<void> Daemon::run() {
+  warn_of_limit();
   std::array<os::EpollEvent, os::Epoll::kEventsMax> events;
   for (;;) {
     const base::Instant next = next_deadline();
@@ -93,16 +106,18 @@ void Daemon::on_event(uint64_t tag) {
 
 void Daemon::accept_clients(base::Instant now) {
   for (size_t i = 0; i < kAcceptsAtOnce; ++i) {
-    make_room(now);
     Result<std::optional<transport::Accepted>> accepted = listener_.accept();
     if (!accepted) {
-      // Who waits still waits: to look again at once would be to spin.
+      // Where a descriptor is missing an idle client has one; else to look again at once would be
+      // to spin, since who waits still waits.
+      if (accepted.error().code() == Code::kResourceExhausted && make_room(0, now)) continue;
       log_refusal(accepted.error().message(), now);
       (void)epoll_.modify(listener_.descriptor(), daemon_tag(DaemonEvent::kListener), 0);
       accept_again_ = now + kAcceptPause;
       return;
     }
     if (!*accepted) return;
+    make_room(options_.limits.clients_max, now);
     auto client = std::make_unique<Client>();
     client->tag = next_tag_++;
     client->peer = std::move((*accepted)->peer);
@@ -114,7 +129,7 @@ void Daemon::accept_clients(base::Instant now) {
   }
 }
 
-void Daemon::make_room(base::Instant now) {
+bool Daemon::make_room(size_t clients_max, base::Instant now) {
   size_t idle = 0;
   Client* oldest = nullptr;
   for (const auto& [tag, client] : clients_) {
@@ -122,10 +137,11 @@ void Daemon::make_room(base::Instant now) {
     ++idle;
     if (oldest == nullptr) oldest = client.get();
   }
-  if (idle < options_.limits.clients_max || oldest == nullptr) return;
+  if (idle < clients_max || oldest == nullptr) return false;
   log_refusal(fmt::format("{}: dropped, the oldest of {} clients at once", oldest->peer, idle),
               now);
   drop(*oldest);
+  return true;
 }
 
 base::Instant Daemon::next_deadline() const {

@@ -129,7 +129,9 @@ class Daemon {
   // daemon.cc: the loop
   void on_event(uint64_t tag);
   void accept_clients(base::Instant now);
-  void make_room(base::Instant now);
+  // Drops the oldest client that has no session where there are as many; false where none is.
+  bool make_room(size_t clients_max, base::Instant now);
+  void warn_of_limit() const;
   base::Instant next_deadline() const;
   void on_deadlines(base::Instant now);
   void trim_outputs();

@@ -166,6 +166,7 @@ void Daemon::on_link(Session& session, base::Instant now) {
     if (session.ready || session.failure) continue;
     if ((*news)->ready) {
       session.ready = true;
+      session.ending.clear();
       session.deadline = base::Instant::never();
       log(fmt::format("{}: {} is ready after {:.1f} ms", session.peer, session.what,
                       (now - session.started).seconds() * 1e3));
@@ -184,6 +185,8 @@ void Daemon::on_link(Session& session, base::Instant now) {
 
 void Daemon::parent_left(Session& session, base::Instant now) {
   session.client = 0;
+  // A parent that has its HELLO READY may be quicker than the runner's word to this process.
+  on_link(session, now);
   if (session.ready || !session.ending.empty()) return;
   session.ending = "its parent closed the bootstrap connection before READY";
   log(fmt::format("{}: {}: {}", session.peer, session.what, session.ending));

@@ -40,7 +40,7 @@ struct RunnerSettings {
 struct RunnerEvent {
   enum class Kind {
     kLane,        // a connection whose preamble was right; TLS, where there are keys, comes next
-    kParentGone,  // the parent has closed its bootstrap connection before READY
+    kParentGone,  // the parent has closed its bootstrap connection before ready(); never after it
     kDaemonGone,  // the daemon has ended: no lane comes any more, and nothing else changes
   };
   Kind kind = Kind::kDaemonGone;
@@ -65,6 +65,7 @@ class RunnerSocket {
  private:
   Result<void> send(std::span<const std::byte> message);
   os::SeqPacket link_;
+  bool ready_ = false;
 };
 
 struct RunnerStart {

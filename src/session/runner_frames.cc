@@ -150,10 +150,10 @@ Result<void> RunnerSession::on_health(const wire::Health& health, Instant now) {
   beat_came_ns_ = health.sent_ns;
   heard_at_ = awake_.elapsed();
   if (health.echo_ns == 0) return {};
+  // One that is older than all that are kept counts for nothing.
+  if (!beats_.empty() && health.echo_ns < beats_.front().sent_ns) return {};
   while (!beats_.empty() && beats_.front().sent_ns < health.echo_ns) beats_.pop_front();
   if (beats_.empty() || beats_.front().sent_ns != health.echo_ns) {
-    // Of beats that old none is kept.
-    if (health.echo_ns == echo_came_ns_) return {};
     return broken(fmt::format("HEALTH echoes {}, which was not sent", health.echo_ns));
   }
   echo_came_ns_ = health.echo_ns;

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,7 +41,7 @@ inline const Daemon* g_rig_daemon = nullptr;
 
 class DaemonProcess {
  public:
-  explicit DaemonProcess(DaemonOptions options) {
+  explicit DaemonProcess(DaemonOptions options, rlim_t descriptors = 0) {
     int log[2];
     if (::pipe(log) != 0) std::abort();
     options.listen = loopback();
@@ -55,6 +56,8 @@ class DaemonProcess {
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::close(log[0]);
+      const rlimit limit{descriptors, descriptors};
+      if (descriptors > 0) ::setrlimit(RLIMIT_NOFILE, &limit);
       g_rig_daemon = daemon.get();
       ::signal(SIGTERM, [](int) { g_rig_daemon->stop(); });
       const Result<void> outcome = daemon->run();

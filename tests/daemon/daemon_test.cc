@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -356,6 +357,81 @@ TEST_P(DaemonTest, AParentThatLeavesBeforeReadyEndsItsRunner) {
   }
 }
 
+TEST_P(DaemonTest, AParentThatClosesItsBootstrapConnectionAtReadyKeepsItsSession) {
+  DaemonProcess daemon(options("echo"));
+  const TestParent parent(daemon, ring());
+  for (uint64_t id = 1; id <= 20; ++id) {
+    TestClient bootstrap = parent.bootstrap();
+    const wire::BootstrapReply reply = ask(bootstrap, test_manifest(id));
+    ASSERT_EQ(reply.code, 0u) << reply.text;
+    std::vector<TestClient> lanes = parent.lanes(id, reply);
+    for (TestClient& lane : lanes) ASSERT_TRUE(lane.open());
+    for (TestClient& lane : lanes) ASSERT_TRUE(lane.receive());
+    bootstrap.channel().close();
+    EXPECT_NE(daemon.line_with("is ready after"), "");
+    ASSERT_TRUE(lanes[0].send(std::as_bytes(std::span("on", 2))));
+    EXPECT_EQ(text_of(lanes[0].receive()), "on") << daemon.log_now();
+  }
+}
+
+TEST_P(DaemonTest, SessionsThatEndInAnyWayLeaveNothing) {
+  DaemonProcess daemon(options("echo"));
+  const TestParent parent(daemon, ring());
+  const auto descriptors = [&] {
+    const std::filesystem::directory_iterator all(fmt::format("/proc/{}/fd", daemon.pid()));
+    return std::distance(begin(all), end(all));
+  };
+  {
+    // Once it has answered it has what it needs, and nothing of the process that it came from.
+    TestClient client(daemon.address(), std::vector<std::byte>(48, std::byte{0xaa}));
+    ASSERT_FALSE(client.receive());
+  }
+  const auto before = descriptors();
+  const char* many = std::getenv("STRATA_TEST_SESSIONS");
+  const int sessions = many != nullptr ? std::atoi(many) : 40;
+  for (int i = 0; i < sessions; ++i) {
+    TestClient bootstrap = parent.bootstrap();
+    const wire::BootstrapReply reply = ask(bootstrap, test_manifest(static_cast<uint64_t>(i) + 1));
+    ASSERT_EQ(reply.code, 0u) << reply.text;
+    const bool killed = i % 5 == 0;
+    if (i % 10 == 0) ::kill(static_cast<pid_t>(reply.pid), SIGKILL);
+    std::vector<TestClient> lanes = parent.lanes(static_cast<uint64_t>(i) + 1, reply);
+    if (i % 10 != 0) {
+      for (TestClient& lane : lanes) ASSERT_TRUE(lane.open());
+      for (TestClient& lane : lanes) ASSERT_TRUE(lane.receive());
+    }
+    if (i % 10 == 5) ::kill(static_cast<pid_t>(reply.pid), SIGKILL);
+    lanes.clear();
+    const std::string line = daemon.line_with("has ended");
+    EXPECT_NE(line.find(killed ? "signal 9" : "exit status 0"), std::string::npos) << line;
+    EXPECT_FALSE(alive(reply.pid));
+  }
+  // The last bootstrap connection lingers until its own end is seen, which a further client
+  // follows.
+  for (int i = 0; i < 1000 && descriptors() > before; ++i) {
+    TestClient client(daemon.address(), std::vector<std::byte>(48, std::byte{0xaa}));
+    ASSERT_FALSE(client.receive());
+  }
+  EXPECT_EQ(descriptors(), before);
+}
+
+TEST_P(DaemonTest, WithoutADescriptorLeftTheOldestClientMakesWay) {
+  DaemonProcess daemon(options("echo"), 40);
+  const TestParent parent(daemon, ring());
+  std::vector<TestClient> silent;
+  for (int i = 0; i < 60; ++i) {
+    silent.emplace_back(daemon.address(), std::vector<std::byte>{});
+    ASSERT_TRUE(silent.back().open());
+  }
+  EXPECT_NE(daemon.line_with("fewer than the"), "");
+  EXPECT_NE(daemon.line_with("dropped, the oldest of"), "");
+  // One who asks is heard; that there is no room for a runner is an answer.
+  TestClient bootstrap = parent.bootstrap();
+  const wire::BootstrapReply reply = ask(bootstrap, test_manifest(1));
+  EXPECT_TRUE(reply.code == 0 || reply.code == static_cast<uint32_t>(Code::kResourceExhausted))
+      << reply.text;
+}
+
 TEST_P(DaemonTest, AProgramThatCannotBeStartedIsARefusal) {
   DaemonOptions broken = options("echo");
   broken.program = "/no/such/program";
@@ -469,7 +545,7 @@ TEST_P(DaemonTest, SessionsHaveALimitAndEachIsThereOnce) {
   EXPECT_EQ(full.code, static_cast<uint32_t>(Code::kResourceExhausted)) << full.text;
 }
 
-TEST_P(DaemonTest, ThisBuildsRunnerSaysHelloAndWhatItLacks) {
+TEST_P(DaemonTest, TheProductsRunnerSaysHelloTwiceAndEndsWithItsParent) {
   DaemonProcess daemon(options("product"));
   const TestParent parent(daemon, ring());
   TestClient bootstrap = parent.bootstrap();
@@ -477,16 +553,17 @@ TEST_P(DaemonTest, ThisBuildsRunnerSaysHelloAndWhatItLacks) {
   ASSERT_EQ(reply.code, 0u) << reply.text;
   std::vector<TestClient> lanes = parent.lanes(9, reply);
   for (TestClient& lane : lanes) ASSERT_TRUE(lane.open());
-  for (const wire::ReadyState state : {wire::ReadyState::kStarting, wire::ReadyState::kFailed}) {
+  for (const wire::ReadyState state : {wire::ReadyState::kStarting, wire::ReadyState::kReady}) {
     const Result<wire::Hello> hello = lanes[0].receive_frame<wire::Hello>(wire::FrameType::kHello);
     ASSERT_TRUE(hello) << hello.error().to_string();
-    EXPECT_EQ(hello->state, state);
+    EXPECT_EQ(hello->state, state) << hello->text;
     EXPECT_EQ(hello->session_id, 9u);
     EXPECT_EQ(hello->pid, reply.pid);
   }
-  const Result<wire::BootstrapReply> second = bootstrap.receive_reply();
-  ASSERT_TRUE(second) << second.error().to_string();
-  EXPECT_EQ(second->code, static_cast<uint32_t>(Code::kUnsupported));
+  EXPECT_EQ(bootstrap.receive_end().code(), Code::kEndpointFailed);
+  lanes.clear();
+  EXPECT_NE(daemon.line_with("has ended"), "");
+  EXPECT_FALSE(alive(reply.pid));
 }
 
 TEST_P(DaemonTest, ARunnerWhoseParentClosesALaneAtItsStartEnds) {
