@@ -65,7 +65,7 @@ template <class Cycle>
 void expect_nothing_stays(int cycles, Cycle&& cycle) {
   for (int i = 0; i < kWarmCycles; ++i) cycle(i);
   const Left before = look();
-  const size_t held_before = held();
+  [[maybe_unused]] const size_t held_before = held();
   for (int i = 0; i < cycles; ++i) {
     cycle(i);
     if (testing::Test::HasFailure()) FAIL() << "cycle " << i;
