@@ -1,9 +1,11 @@
-# A room is a folder of src/, a namespace and a static library strata_<room> of all its *.cc files.
+# A room is a folder of src/, a namespace and a static library strata_<room> of all its *.cc files,
+# those one folder below included (transport has one for each kind).
 # A room of headers only is an interface library of the same name. Tests link rooms; users link
 # strata::strata (strata_library, below), which is made of the same objects.
 function(strata_room room)
   cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS
+    ${PROJECT_SOURCE_DIR}/src/${room}/*.cc ${PROJECT_SOURCE_DIR}/src/${room}/*/*.cc)
   if(sources)
     add_library(strata_${room} STATIC ${sources})
     set(scope PUBLIC)

@@ -90,6 +90,7 @@ void Child::main() {
   }
   side_.emplace(*std::move(attached));
   shared_->note(name_, EventKind::kWorkerStart, worker_);
+  if (incarnation_ > 1 && shared_->fault(shared_->options.spawn_fails)) return refuse_start();
   const int64_t spin = shared_->options.child_spin_ns;
   Loop loop(*side_, *this, {.free_spin_ns = spin, .linger_ns = 3 * spin});
   if (loop.run() == mailbox::kExitAsked) {
@@ -98,6 +99,23 @@ void Child::main() {
   }
   shared_->checks.fail(Verdict::kCorrectness,
                        fmt::format("{} finds its mailbox broken: {}", name_, side_->corrupt()));
+}
+
+// Answers the greeting with a reason, as a child whose own start has failed.
+void Child::refuse_start() {
+  for (;;) {
+    mailbox::ControlView control;
+    if (side_->control_take(&control)) {
+      if (control.command == mailbox::kCommandExit) return kill("it was told to end");
+      ++shared_->faults.refusals;
+      const std::string_view text = "told not to start";
+      side_->control_reply(static_cast<uint32_t>(Code::kSystem), std::as_bytes(std::span(text)));
+      shared_->note(name_, EventKind::kReply, worker_, 1);
+      if (side_->parent_asleep_after_publish(true)) signal_parent();
+      return strike("it could not start");
+    }
+    linger(5'000);
+  }
 }
 
 // ---------------------------------------------------------------- the loop's host

@@ -124,6 +124,7 @@ class Child {
   void yield() { pause(); }
 
   void main();
+  void refuse_start();
   uint32_t answer(uint32_t command, std::span<const std::byte> request, std::string* text);
   void linger(uint64_t ns_max);
 

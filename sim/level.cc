@@ -116,7 +116,8 @@ bool Level::ended_overdue(const engine::Kill& kill) {
   if (!deadline && !kill.reason.starts_with("CANCELLED")) return false;
   Child* const child = children_[kill.worker].get();
   std::string why = child == nullptr ? "it is inline" : "";
-  if (deadline && why.empty()) why = shared_->overdue.why_not(kill.worker, world_.now());
+  if (deadline && why.empty())
+    why = shared_->overdue.why_not(kill.worker, child->alive(), world_.now());
   if (!deadline && why.empty()) {
     const bool due = std::any_of(runs_.begin(), runs_.end(), [&](const auto& run) {
       return run->cancelled && run->kill_at <= world_.now();
@@ -354,11 +355,14 @@ std::shared_ptr<SimBuffer> Level::create_buffer(uint64_t bytes) {
 }
 
 std::shared_ptr<SimBuffer> Level::create_temporary(uint64_t bytes) {
-  return front_.call([&](engine::Core& core) -> std::shared_ptr<SimBuffer> {
-    const auto made = core.create_temporary(bytes);
-    if (!made) return check_refusal(made.error()), nullptr;
-    return adopt(*made, true);
+  using Made = Result<std::shared_ptr<SimBuffer>>;
+  Made out = front_.with_memory([&](engine::Core& core) -> Made {
+    STRATA_ASSIGN(const auto made, core.create_temporary(bytes));
+    return adopt(made, true);
   });
+  if (out) return *std::move(out);
+  check_refusal(out.error());
+  return nullptr;
 }
 
 void Level::release_buffer(SimBuffer& buffer) {
@@ -382,15 +386,14 @@ void Level::clear_error(SimBuffer& buffer) {
 }
 
 bool Level::give_storage(TaskArgs& args, std::vector<Storage>* given) {
-  return front_.call([&](engine::Core& core) {
+  const Result<void> out = front_.with_memory([&](engine::Core& core) -> Result<void> {
     std::vector<size_t> arguments;
     const Result<void> got = core.give_storage(args, &arguments);
     if (!got) {
       if (!arguments.empty()) {
         shared_->checks.fail(Verdict::kCorrectness, "a part of the storage was given");
       }
-      check_refusal(got.error());
-      return false;
+      return got;
     }
     for (const size_t argument : arguments) {
       const Tensor& tensor = args.tensor(argument);
@@ -404,8 +407,10 @@ bool Level::give_storage(TaskArgs& args, std::vector<Storage>* given) {
       shared_->note("parent", EventKind::kBufferNew, buffer->oracle, argument);
       given->push_back({argument, std::move(buffer)});
     }
-    return true;
+    return {};
   });
+  if (!out) check_refusal(out.error());
+  return out.ok();
 }
 
 void Level::take_storage(TaskArgs& args, std::span<const Storage> given) {

@@ -47,7 +47,7 @@ void draw_level(Draw& draw, Options& o) {
   o.awake_max = draw.chance(1, 2) ? 1 : draw.between(2, 4);
   o.slots = 1u << draw.between(3, 8);
   o.depth = draw.chance(1, 2) ? draw.between(1, 4) : draw.between(2, 16);
-  if (draw.chance(1, 8)) o.depth = draw.between(17, 62);
+  if (draw.chance(1, 8)) o.depth = draw.chance(1, 2) ? 62 : draw.between(17, 62);
   o.buffers_max = draw.between(8, 48);
   o.callables_max = draw.between(4, 12);
   o.control_ms = draw.chance(1, 2) ? 20 : 100;

@@ -20,10 +20,11 @@ void Overdue::on_given(uint32_t worker, Checks::Name name, uint64_t ticket, base
 }
 
 void Overdue::on_back(uint32_t worker, uint64_t ticket) {
-  // A worker that is replaced counts its tickets anew: what the one before had is seen.
+  // A worker that is replaced counts its tickets anew: what the one before had is dead.
   std::erase_if(parts_, [&](const auto& entry) {
     const Part& part = entry.second;
-    return part.worker == worker && part.ticket == ticket && !part.seen && !part.condemned;
+    return part.worker == worker && part.ticket == ticket && !part.seen && !part.dead &&
+           !part.condemned;
   });
 }
 
@@ -36,7 +37,7 @@ void Overdue::on_seen(uint32_t worker, uint64_t ticket) {
 void Overdue::on_start(uint32_t worker, Checks::Name name, int64_t told_ns) {
   if (deadline_ms(name.task) == 0) return;
   Part& part = parts_[{name.task, name.part}];
-  if (part.worker != worker || part.seen) part = {.worker = worker};
+  if (part.worker != worker || part.seen || part.dead) part = {.worker = worker};
   part.began_ns = told_ns;
   part.free_ns = free_[worker];
 }
@@ -51,16 +52,16 @@ void Overdue::on_end(uint32_t worker, Checks::Name name, int64_t ended_ns) {
 
 void Overdue::on_death(uint32_t worker) {
   for (auto& [key, part] : parts_) {
-    if (part.worker == worker) part.seen = true;
+    if (part.worker == worker) part.dead = true;
   }
 }
 
 // At least one task in its queue may have been there, and run, for so long.
-std::string Overdue::why_not(uint32_t worker, base::Instant now) {
+std::string Overdue::why_not(uint32_t worker, bool alive, base::Instant now) {
   bool any = false;
   std::string why = "it has no task with a deadline";
   for (auto& [key, part] : parts_) {
-    if (part.worker != worker || part.seen || part.ticket == 0) continue;
+    if (part.worker != worker || part.seen || part.ticket == 0 || (part.dead && alive)) continue;
     const int64_t free_ns = part.began_ns != 0 ? part.free_ns : free_[worker];
     const int64_t since = std::max(part.given.ns, free_ns);
     const base::Instant end =

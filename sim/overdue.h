@@ -37,8 +37,9 @@ class Overdue {
   // Of every task. `ended_ns`: as the child will say.
   void on_end(uint32_t worker, Checks::Name name, int64_t ended_ns);
 
-  // Why the engine may not end the worker for a deadline; empty where it may.
-  std::string why_not(uint32_t worker, base::Instant now);
+  // Why the engine may not end the worker for a deadline; empty where it may. `alive`: its child
+  // is; else what that had when it died counts, for the engine may have decided before.
+  std::string why_not(uint32_t worker, bool alive, base::Instant now);
   // Whether the task has passed its deadline, or its worker was ended for it.
   bool is_overdue(uint32_t task) const;
   // Whether it surely has, so that it cannot have succeeded.
@@ -50,6 +51,7 @@ class Overdue {
     uint64_t ticket = 0;
     base::Instant given{};
     bool seen = false;
+    bool dead = false;     // its worker is
     int64_t began_ns = 0;  // 0: not known
     int64_t ended_ns = 0;
     int64_t free_ns = 0;  // when its worker had ended the task before it

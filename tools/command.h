@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
 
 namespace strata::tools {
 
@@ -19,5 +20,11 @@ void add_info_command(CLI::App& app, Action* action);
 void add_doctor_command(CLI::App& app, Action* action);
 void add_child_server_command(CLI::App& app, Action* action);
 void add_demo_command(CLI::App& app, Action* action);
+void add_key_command(CLI::App& app, Action* action);
+void add_serve_command(CLI::App& app, Action* action);
+
+// `strata runner`, which `strata serve` starts and help does not show: its exit status, or none
+// where the arguments ask for something else.
+std::optional<int> run_if_runner(int argc, char** argv);
 
 }  // namespace strata::tools

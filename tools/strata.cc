@@ -40,6 +40,7 @@ void add_sim(CLI::App& app, Action* action) {
 int main(int argc, char** argv) {
   // `strata child-server`, as a Worker's init() starts it, ends here.
   strata::child_entry(argc, argv);
+  if (const std::optional<int> status = strata::tools::run_if_runner(argc, argv)) return *status;
   // In a log, too, lines stand in the order in which they were written.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   CLI::App app("Strata runs one task graph over every level of a cluster.", "strata");
@@ -57,6 +58,8 @@ int main(int argc, char** argv) {
   // DOC
   strata::tools::add_doctor_command(app, &action);
   strata::tools::add_info_command(app, &action);
+  strata::tools::add_serve_command(app, &action);
+  strata::tools::add_key_command(app, &action);
   strata::tools::add_child_server_command(app, &action);
   strata::tools::add_version_command(app, &action);
   add_sim(app, &action);

@@ -76,6 +76,7 @@ class STRATA_PUBLIC Orchestrator {
   Result<Scope> scope();
 
   // Automatic storage in the innermost scope, contents undefined: write it before you read it.
+  // Where the heap is full it waits for what tasks in flight will give back of ended scopes.
   Result<Tensor> temporary(DType dtype, std::span<const uint64_t> shape);
   template <class T>
   Result<Tensor> temporary(std::initializer_list<uint64_t> shape) {

@@ -14,6 +14,7 @@
 #include "strata/inner.h"
 #include "strata/orchestrator.h"
 #include "strata/output.h"
+#include "strata/remote_worker_spec.h"
 #include "strata/result.h"
 #include "strata/run.h"
 #include "strata/signals.h"

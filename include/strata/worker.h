@@ -26,6 +26,7 @@
 #include "strata/chip_usage.h"
 #include "strata/export.h"
 #include "strata/orchestrator.h"
+#include "strata/remote_worker_spec.h"
 #include "strata/result.h"
 #include "strata/run.h"
 #include "strata/start_report.h"
@@ -79,6 +80,14 @@ class STRATA_PUBLIC Worker {
   // `count` more SUB children, likewise, all or none: their worker ids. Before init these hold as
   // long as no Worker is added there.
   Result<std::vector<int>> add_sub_workers(int count, const std::vector<int>& path = {});
+
+  // A Worker on another host, in the same id space and at any time: before init it is started by
+  // init, after it at once, and the call returns when it is ready. It runs NativeImport callables,
+  // with the arguments that go along: scalars, inline bytes and INPUT tensors, 64 KiB in all; what
+  // has others stays with the Workers of this host. Lost, it stays lost; add another one.
+  Result<int> add_remote_worker(RemoteWorkerSpec spec);
+  // Ends its session once what it was given is done. After init.
+  Result<void> remove_remote_worker(int worker);
 
   // Starts the children and waits until all are READY, each with all that is below it. With
   // StartMethod::kFork the process must have one thread still (or allow_threads).

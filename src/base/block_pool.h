@@ -1,4 +1,4 @@
-// BlockPool: blocks of 256 bytes to 8 MiB in power-of-two classes, with a bound on what is handed
+// BlockPool: blocks of 128 bytes to 8 MiB in power-of-two classes, with a bound on what is handed
 // out. A freed block goes to its class's list and is never given back to the system before the pool
 // itself goes: steady state makes no allocation. The bound does not count the freed ones, so that
 // no class starves because another had its peak; the pool may hold the peak of each class. Not for
@@ -18,7 +18,7 @@ namespace strata::base {
 
 class BlockPool {
  public:
-  static constexpr uint32_t kLeastShift = 8;
+  static constexpr uint32_t kLeastShift = 7;
   static constexpr uint32_t kMostShift = 23;
   static constexpr size_t kBlockBytesMax = size_t{1} << kMostShift;
 

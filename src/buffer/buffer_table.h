@@ -98,14 +98,20 @@ class BufferTable {
   void release(uint32_t index) {
     STRATA_CHECK(index < entries_.size() && entries_[index].references > 0);
     Entry& entry = entries_[index];
-    if (--entry.references == 0 && entry.state == State::kReleasing) free_entry(index);
+    if (--entry.references != 0 || entry.state != State::kReleasing) return;
+    --releasing_;
+    free_entry(index);
   }
   // The owner lets go: no new use; freed with the last reference, which may be now.
   void release_owner(uint32_t index) {
     STRATA_CHECK(index < entries_.size() && entries_[index].state == State::kLive);
     Entry& entry = entries_[index];
     entry.state = State::kReleasing;
-    if (entry.references == 0) free_entry(index);
+    if (entry.references != 0) {
+      ++releasing_;
+    } else {
+      free_entry(index);
+    }
   }
 
   // Only for a deliberate fault: its memory was given away.
@@ -118,7 +124,9 @@ class BufferTable {
     freed_.clear();
   }
 
-  uint32_t used() const { return used_; }              // live and releasing
+  uint32_t used() const { return used_; }  // live and releasing
+  // Without an owner: freed when the tasks that name them are terminal.
+  uint32_t releasing() const { return releasing_; }
   uint64_t bytes_used() const { return bytes_used_; }  // the same, as asked for
 
  private:
@@ -129,6 +137,7 @@ class BufferTable {
   uint64_t uid_low_ = 0;  // the last one given
   uint32_t buffers_max_;
   uint32_t used_ = 0;
+  uint32_t releasing_ = 0;
   uint64_t bytes_used_ = 0;
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_;  // indices of freed entries, the last freed on top

@@ -23,7 +23,7 @@ constexpr uint32_t slot_of(uint64_t task) {
 std::string loss_of(std::span<const WorkerEntry> workers, Pool pool) {
   std::string last = "none was started";
   for (const WorkerEntry& entry : workers) {
-    if (entry.caps.pool == pool && !entry.loss.empty()) last = entry.loss;
+    if (entry.caps.pool == pool && !entry.rest->loss.empty()) last = entry.rest->loss;
   }
   return last;
 }
@@ -172,7 +172,7 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
     const uint32_t cause = add_cause(
         Error(Code::kEndpointFailed, Scope::kTask,
               fmt::format("its worker was lost before it started ({}), and a group goes together",
-                          workers_[worker].loss),
+                          workers_[worker].rest->loss),
               task_where(sched_.slot(index), worker)));
     sched_.finish(index, sched::Outcome::kEndpointFailed, cause);
     return;
@@ -182,14 +182,14 @@ void Core::on_abandoned(uint64_t task, uint64_t ticket, bool started) {
     sched_.requeue(index);
     return;
   }
-  if (const auto& condemned = workers_[worker].condemned;
+  if (const auto& condemned = workers_[worker].rest->condemned;
       condemned && condemned->ticket == ticket) {
     return Overdue::ended(*this, worker, index);
   }
   const uint32_t cause = add_cause(
       Error(Code::kEndpointFailed, Scope::kTask,
             fmt::format("its worker was lost while it ran ({}); it may have run in part{}",
-                        workers_[worker].loss, workers_[worker].last_lines),
+                        workers_[worker].rest->loss, workers_[worker].rest->last_lines),
             task_where(sched_.slot(index), worker)));
   sched_.finish(index, sched::Outcome::kEndpointFailed, cause);
 }
@@ -222,14 +222,14 @@ void Core::strand(uint32_t index) {
                   add_cause(Error(Code::kEndpointFailed, Scope::kTask,
                                   fmt::format("its worker was lost before it started ({}), and a "
                                               "group goes together",
-                                              workers_[slot.worker].loss),
+                                              workers_[slot.worker].rest->loss),
                                   task_where(slot, slot.worker))));
     return;
   }
   std::string why;
   if (slot.directed != sched::kNone) {
     why = fmt::format("worker {}, which it was submitted to, was lost: {}; it did not run",
-                      worker_name(slot.directed), workers_[slot.directed].loss);
+                      worker_name(slot.directed), workers_[slot.directed].rest->loss);
   } else {
     STRATA_MARK("engine: no worker is left");
     const Pool pool = slot.cls < sched::kPools

@@ -54,7 +54,7 @@ class Core final : private CoreData, private EndpointSink {
   bool has_retired() const { return !retired_.empty(); }
   void drop_retired();
   WorkerState worker_state(uint32_t worker) const { return workers_[worker].state; }
-  const std::string& loss_reason(uint32_t worker) const { return workers_[worker].loss; }
+  const std::string& loss_reason(uint32_t worker) const { return workers_[worker].rest->loss; }
   uint64_t tasks_done(uint32_t worker) const { return workers_[worker].tasks_done; }
   uint32_t worker_count() const { return static_cast<uint32_t>(workers_.size()); }
   // For workers that note their news, from any thread: completions, and answers to controls.
@@ -66,12 +66,12 @@ class Core final : private CoreData, private EndpointSink {
   // Asks a child Worker that is ready for more children below it. The name of the answer.
   Result<uint64_t> ask_worker(uint32_t worker, Question question, base::Instant now);
   std::optional<Result<std::vector<std::byte>>> take_answer(uint64_t id);
-  // It is not wanted any more, and nobody is to take its place.
-  void end_worker(uint32_t worker, std::string reason);
+  void end_worker(uint32_t worker, std::string reason);  // and nobody takes its place
   // From here on a task that no live worker can take is skipped, instead of waiting for one.
   void expect_no_more_workers() { workers_expected_ = false; }
   // Tells every live worker to end; what is left of them is the driver's.
   void ask_exit(base::Instant now);
+  void ask_exit(uint32_t worker, base::Instant now);  // it is given nothing more
 
   // --- Buffers.
   Result<NewBuffer> create_buffer(uint64_t bytes);
@@ -125,8 +125,9 @@ class Core final : private CoreData, private EndpointSink {
   Result<uint64_t> begin_scope();
   // With all scopes inside it. Nothing where it has ended already.
   void end_scope(uint64_t scope);
-  // Owned by the innermost scope of the run that is built.
-  Result<NewBuffer> create_temporary(uint64_t bytes);
+  Result<NewBuffer> create_temporary(uint64_t bytes);  // of the innermost scope
+  // The last create_temporary was refused, but tasks in flight give memory back: step, try again.
+  bool memory_to_come() const { return wants_memory_ && buffers_.releasing() > 0 && !stuck(); }
 
   // --- Stepping.
   // `now` may be anything unless wants_time(). `streaming`: the caller's next call follows soon, so
@@ -192,10 +193,10 @@ class Core final : private CoreData, private EndpointSink {
   void take_back();
   void strand(uint32_t slot);
   void stop_group(uint32_t slot);
-  bool find_target(const Job& job, sched::Target* out, std::optional<Error>* error);
-  bool check_worker(int32_t worker, const Job& job, std::optional<Error>* error) const;
-  bool check_members(const Job& job, size_t members, std::span<const int32_t> workers,
-                     const sched::Target& any, std::optional<Error>* error);
+  struct Eligible;  // core_eligible.cc: who may take a task
+  bool check_members(const Job& job, const std::string& stays, size_t members,
+                     std::span<const int32_t> workers, const sched::Target& any,
+                     std::optional<Error>* error);
   bool collect_members(const Job& job, std::span<const TaskArgs> members,
                        std::vector<size_t>* payload_bytes, std::optional<Error>* error);
   void write_payload(uint32_t slot, const Job& job, const TaskArgs& args, size_t first_placement);
@@ -244,7 +245,6 @@ class Core final : private CoreData, private EndpointSink {
   // Tasks for child Workers and chips say which memory their tensors are.
   bool with_refs(const Job& job) const { return refs_ && job.where.pool == Pool::kNext; }
   void end_innermost_scope();
-  void give_back_early(uint32_t index);
 };
 
 }  // namespace strata::engine

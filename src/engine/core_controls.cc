@@ -40,7 +40,7 @@ void Core::pump_registry(base::Instant now) {
     for (registry::Action& action : registry_.take_actions()) {
       const uint32_t worker = action.worker;
       ++controls_open_;
-      workers_[worker].controls.push_back({std::move(action)});
+      workers_[worker].rest->controls.push_back({std::move(action)});
       post_controls(worker, now);
     }
     for (const registry::WorkerReady& ready : registry_.take_ready()) {
@@ -62,19 +62,19 @@ void Core::pump_registry(base::Instant now) {
 void Core::post_controls(uint32_t worker, base::Instant now) {
   WorkerEntry& entry = workers_[worker];
   while (!entry.control_posted && !entry.exit_posted && entry.state != WorkerState::kLost) {
-    if (entry.controls.empty()) {
+    if (entry.rest->controls.empty()) {
       if (!entry.exiting) return;
       if (!entry.endpoint->control(static_cast<uint32_t>(Command::kExit), {})) return;
       entry.exit_posted = true;
       if (entry.endpoint->needs_wake()) wakes_.push_back(entry.endpoint.get());
       return;  // its answer is its end
     }
-    const Control& control = entry.controls.front();
+    const Control& control = entry.rest->controls.front();
     const Result<void> posted =
         entry.endpoint->control(static_cast<uint32_t>(control.command()), request_of(control));
     if (!posted) {
-      const Control refused = std::move(entry.controls.front());
-      entry.controls.pop_front();
+      const Control refused = std::move(entry.rest->controls.front());
+      entry.rest->controls.pop_front();
       --controls_open_;
       if (refused.question) {
         answers_.emplace_back(refused.question->id, posted.error());
@@ -92,7 +92,7 @@ void Core::post_controls(uint32_t worker, base::Instant now) {
 void Core::control_posted(uint32_t worker, base::Instant now) {
   WorkerEntry& entry = workers_[worker];
   entry.control_posted = true;
-  entry.control_since = now;
+  entry.rest->control_since = now;
   note_busy(worker);
   if (!entry.in_posted) posted_.push_back(worker);
   entry.in_posted = true;
@@ -114,14 +114,14 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
     replay(worker);
     return;
   }
-  if (entry.controls.empty() ||
-      static_cast<uint32_t>(entry.controls.front().command()) != command) {
+  if (entry.rest->controls.empty() ||
+      static_cast<uint32_t>(entry.rest->controls.front().command()) != command) {
     doubt(worker, "it answered a control that it was not given");
     return;
   }
-  const Control control = std::move(entry.controls.front());
+  const Control control = std::move(entry.rest->controls.front());
   const registry::Action& action = control.action;
-  entry.controls.pop_front();
+  entry.rest->controls.pop_front();
   --controls_open_;
   if (control.question) return on_answer(worker, *control.question, code, bytes);
   if (control.dropped) {
@@ -140,13 +140,13 @@ void Core::on_reply(uint32_t command, uint32_t code, std::span<const std::byte> 
 // It has answered its greeting: what it had asked for comes first, then what is registered.
 void Core::replay(uint32_t worker) {
   WorkerEntry& entry = workers_[worker];
-  entry.journal_left = static_cast<uint32_t>(entry.journal.size());
-  for (const Question& question : entry.journal) {
+  entry.rest->journal_left = static_cast<uint32_t>(entry.rest->journal.size());
+  for (const Question& question : entry.rest->journal) {
     STRATA_MARK("engine: a replacement is asked for the late children again");
-    entry.controls.push_back({{}, {}, question});
+    entry.rest->controls.push_back({{}, {}, question});
     ++controls_open_;
   }
-  if (entry.journal_left == 0) replay_callables(worker);
+  if (entry.rest->journal_left == 0) replay_callables(worker);
 }
 
 void Core::replay_callables(uint32_t worker) {
@@ -159,20 +159,20 @@ void Core::replay_callables(uint32_t worker) {
 Result<uint64_t> Core::ask_worker(uint32_t worker, Question question, base::Instant now) {
   WorkerEntry& entry = workers_[worker];
   if (!entry.caps.nested || entry.state != WorkerState::kReady) {
-    return Error(entry.state == WorkerState::kLost ? Code::kNoWorker : Code::kWrongState,
-                 Scope::kCall,
-                 fmt::format("{} cannot be asked: {}", worker_name(worker),
-                             !entry.caps.nested                  ? "it is no Worker"
-                             : entry.state == WorkerState::kLost ? "it was lost: " + entry.loss
-                                                                 : "it is not ready"),
-                 options_.path);
+    return Error(
+        entry.state == WorkerState::kLost ? Code::kNoWorker : Code::kWrongState, Scope::kCall,
+        fmt::format("{} cannot be asked: {}", worker_name(worker),
+                    !entry.caps.nested                  ? "it is no Worker"
+                    : entry.state == WorkerState::kLost ? "it was lost: " + entry.rest->loss
+                                                        : "it is not ready"),
+        options_.path);
   }
   return ask(worker, std::move(question), now);
 }
 
 uint64_t Core::ask(uint32_t worker, Question question, base::Instant now) {
   question.id = ++questions_;
-  workers_[worker].controls.push_back({{}, {}, std::move(question)});
+  workers_[worker].rest->controls.push_back({{}, {}, std::move(question)});
   ++controls_open_;
   post_controls(worker, now);
   return questions_;
@@ -213,7 +213,7 @@ void Core::on_answer(uint32_t worker, const Question& question, uint32_t code,
     if (code != 0) {
       doubt(worker, fmt::format("it cannot have again the children that were added below it: {}",
                                 text_of(bytes)));
-    } else if (--entry.journal_left == 0) {
+    } else if (--entry.rest->journal_left == 0) {
       replay_callables(worker);
     }
     return;
@@ -225,10 +225,10 @@ void Core::on_answer(uint32_t worker, const Question& question, uint32_t code,
   }
   answers_.emplace_back(question.id, std::vector<std::byte>(bytes.begin(), bytes.end()));
   if (question.command != Command::kAddChildren) return;
-  entry.journal.push_back(question);
-  entry.journal.back().id = 0;
+  entry.rest->journal.push_back(question);
+  entry.rest->journal.back().id = 0;
   std::copy_n(bytes.begin(), std::min({bytes.size(), question.request.size(), sizeof(uint32_t)}),
-              entry.journal.back().request.begin());
+              entry.rest->journal.back().request.begin());
 }
 
 // Nothing where no deadline runs for the worker's control. The greeting of a child Worker waits for
@@ -242,8 +242,8 @@ std::optional<uint32_t> Core::control_limit_ms(const WorkerEntry& entry) const {
     return std::min(entry.caps.greeting_ms, ~uint32_t{0} - 1);
   }
   uint64_t limit = uint64_t{options_.timeouts.control_ms} + entry.caps.control_more_ms;
-  if (!entry.controls.empty() && entry.controls.front().question) {
-    limit += entry.controls.front().question->more_ms;
+  if (!entry.rest->controls.empty() && entry.rest->controls.front().question) {
+    limit += entry.rest->controls.front().question->more_ms;
   }
   return static_cast<uint32_t>(std::min(limit, uint64_t{~uint32_t{0} - 1}));
 }
@@ -263,11 +263,11 @@ void Core::check_control_deadlines(base::Instant now) {
     const std::optional<uint32_t> limit_ms = control_limit_ms(entry);
     if (!limit_ms) continue;
     if (sched_.queues().length(worker) > 0) {
-      entry.control_since = now;
-    } else if (now - entry.control_since > base::Duration::from_ms(*limit_ms)) {
+      entry.rest->control_since = now;
+    } else if (now - entry.rest->control_since > base::Duration::from_ms(*limit_ms)) {
       STRATA_MARK("engine: a control is not answered in time");
       doubt(worker, fmt::format("it did not answer a control within {} ms", *limit_ms));
-      entry.control_since = now;
+      entry.rest->control_since = now;
     }
   }
 }
@@ -279,7 +279,7 @@ base::Instant Core::next_deadline() const {
     const WorkerEntry& entry = workers_[worker];
     const std::optional<uint32_t> limit_ms = control_limit_ms(entry);
     if (!limit_ms) continue;
-    next = std::min(next, entry.control_since + base::Duration::from_ms(*limit_ms + 1));
+    next = std::min(next, entry.rest->control_since + base::Duration::from_ms(*limit_ms + 1));
   }
   return next;
 }

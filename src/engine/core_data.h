@@ -61,11 +61,14 @@ struct CoreData {
   uint64_t run_ids_ = 0;
   std::vector<OpenScope> scopes_;  // of the run that is built; the first is the run's own
   uint64_t scope_ids_ = 0;
+  bool wants_memory_ = false;                 // the last create_temporary was refused for it
   std::vector<sched::Access> accesses_;       // of the task that is submitted
   std::vector<model::Placement> placements_;  // likewise
   std::vector<uint32_t> member_of_;           // of each of accesses_, in a group
   // The class of the workers of a pool that have a callable, where these are not all of them.
-  std::vector<std::array<KnownClass, sched::kPools>> known_classes_;  // by callable
+  // And, last, of those that share this host's memory, for arguments that cannot leave it.
+  std::vector<std::array<KnownClass, sched::kPools + 1>> known_classes_;  // by callable
+  uint32_t remotes_ = 0;  // workers of other hosts, lost ones too
   std::vector<buffer::BufferTable::Freed> freed_;
   std::vector<WorkerEndpoint*> wakes_;
   std::vector<Kill> kills_;

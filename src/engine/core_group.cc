@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/mark.h"
+#include "engine/core_eligible.h"
 #include "engine/core_overdue.h"
 #include "engine/member_conflict.h"
 
@@ -18,8 +19,9 @@ Error refuse(Code code, std::string text, const std::string& path) {
 }  // namespace
 
 // Whether each member can have a worker of its own.
-bool Core::check_members(const Job& job, size_t members, std::span<const int32_t> workers,
-                         const sched::Target& any, std::optional<Error>* error) {
+bool Core::check_members(const Job& job, const std::string& stays, size_t members,
+                         std::span<const int32_t> workers, const sched::Target& any,
+                         std::optional<Error>* error) {
   if (members == 0) {
     *error = refuse(Code::kInvalidArgument, "a group without members", options_.path);
     return false;
@@ -35,7 +37,7 @@ bool Core::check_members(const Job& job, size_t members, std::span<const int32_t
   std::vector<int32_t> named;
   for (const int32_t worker : workers) {
     if (worker == -1) continue;
-    if (!check_worker(worker, job, error)) return false;
+    if (!Eligible::check_worker(*this, worker, job, stays, error)) return false;
     named.push_back(worker);
   }
   std::sort(named.begin(), named.end());
@@ -119,8 +121,9 @@ Core::Submitted Core::submit_group(RunRecord& run, const Job& job,
   sched::Target any;
   Job anywhere = job;
   anywhere.where.worker = -1;
-  if (!find_target(anywhere, &any, error)) return Submitted::kRefused;
-  if (!check_members(job, members.size(), workers, any, error)) return Submitted::kRefused;
+  const std::string stays = Eligible::why_stays(*this, job, members);
+  if (!Eligible::find(*this, anywhere, stays, &any, error)) return Submitted::kRefused;
+  if (!check_members(job, stays, members.size(), workers, any, error)) return Submitted::kRefused;
   std::vector<size_t> payload_bytes;
   if (!collect_members(job, members, &payload_bytes, error)) return Submitted::kRefused;
   std::vector<uint32_t> wanted(members.size(), sched::kNone);

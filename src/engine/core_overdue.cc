@@ -57,12 +57,15 @@ base::Instant Core::Overdue::look(Core& core, uint32_t worker, base::Instant now
       core.head_of(oldest).post.deadline_ms != 0 ? entry.endpoint->started(ticket) : std::nullopt;
   // Whatever starts does so from now on.
   if (!started) return now + base::Duration::from_ms(shortest_ms);
-  if (*started == 0 && entry.seen_ticket != ticket) {
+  if (*started == 0 && entry.rest->seen_ticket != ticket) {
     STRATA_MARK("engine: a task runs and has not told since when");
-    entry.seen_ticket = ticket;
-    entry.seen_at = now;
+    entry.rest->seen_ticket = ticket;
+    entry.rest->seen_at = base::Instant::never();
+    // `now` may be older than its start: the thread that steps has read the clock before it looked.
+    return now;
   }
-  const base::Instant since = *started == 0 ? entry.seen_at : base::Instant{*started};
+  if (*started == 0 && entry.rest->seen_at == base::Instant::never()) entry.rest->seen_at = now;
+  const base::Instant since = *started == 0 ? entry.rest->seen_at : base::Instant{*started};
   return judge(core, worker, oldest, std::min(since, now), now);
 }
 
@@ -120,7 +123,7 @@ void Core::Overdue::condemn(Core& core, uint32_t worker, uint32_t slot, Error er
     if (other != slot) behind.push_back(other);
   });
   std::string why = error.to_string();
-  entry.condemned = {core.sched_.slot(slot).ticket, std::move(error)};
+  entry.rest->condemned = {core.sched_.slot(slot).ticket, std::move(error)};
   // First: it is given nothing more.
   core.doubt(worker, std::move(why));
   // The youngest first, so that none starts while an older one goes back.
@@ -138,8 +141,8 @@ void Core::Overdue::condemn(Core& core, uint32_t worker, uint32_t slot, Error er
 }
 
 void Core::Overdue::ended(Core& core, uint32_t worker, uint32_t slot) {
-  const Error& why = core.workers_[worker].condemned->error;
-  const Error error(why.code(), why.scope(), why.message() + core.workers_[worker].last_lines,
+  const Error& why = core.workers_[worker].rest->condemned->error;
+  const Error error(why.code(), why.scope(), why.message() + core.workers_[worker].rest->last_lines,
                     why.where());
   const bool cancelled = error.code() == Code::kCancelled;
   RunRecord& run = *core.runs_[core.sched_.slot(slot).run % core.runs_.size()];

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/fault.h"
 #include "base/mark.h"
+#include "engine/core_eligible.h"
 #include "engine/core_overdue.h"
 #include "graph/region.h"
 #include "model/args.h"
@@ -79,8 +80,10 @@ void Core::end_innermost_scope() {
 
 Result<Core::NewBuffer> Core::create_temporary(uint64_t bytes) {
   STRATA_CHECK(!scopes_.empty());
-  STRATA_ASSIGN(const NewBuffer made, create_buffer(bytes));
-  scopes_.back().temporaries.push_back(made.index);
+  Result<NewBuffer> made = create_buffer(bytes);
+  wants_memory_ = !made && made.error().code() == Code::kResourceExhausted &&
+                  bytes <= options_.limits.heap_bytes;
+  if (made) scopes_.back().temporaries.push_back(made->index);
   return made;
 }
 
@@ -238,88 +241,6 @@ bool Core::accesses_of(const TaskArgs& args, Pool pool, std::optional<Error>* er
   return in_place || maps_apart(args, first, error);
 }
 
-bool Core::check_worker(int32_t worker, const Job& job, std::optional<Error>* error) const {
-  const auto number = static_cast<uint32_t>(worker);
-  if (worker < 0 || number >= workers_.size() || workers_[number].caps.pool != job.where.pool) {
-    std::string ids;
-    for (uint32_t i = 0; i < workers_.size(); ++i) {
-      if (workers_[i].caps.pool == job.where.pool)
-        ids += fmt::format("{}{}", ids.empty() ? "" : ", ", i);
-    }
-    *error = Error(Code::kNotFound, Scope::kCall,
-                   fmt::format("there is no {} child {}; this Worker has {}",
-                               job.where.pool == Pool::kNext ? "next-level" : "SUB", worker,
-                               ids.empty() ? "none" : ids),
-                   options_.path);
-    return false;
-  }
-  if (workers_[number].state == WorkerState::kLost) {
-    *error =
-        Error(Code::kNoWorker, Scope::kCall,
-              fmt::format("worker {} was lost: {}", worker_name(number), workers_[number].loss),
-              options_.path);
-    return false;
-  }
-  if (!registry_.usable(job.callable, number) && !will_have(job, number)) {
-    *error = wrong_kind(job);
-    if (!*error) *error = registry_.why_unusable(job.callable, number);
-    return false;
-  }
-  return true;
-}
-
-// It is to be ready again, and then has the callable.
-bool Core::will_have(const Job& job, uint32_t worker) const {
-  return is_returning(worker) &&
-         registry_.will_have(job.callable, worker, workers_[worker].caps.kinds);
-}
-
-// Eligible is who has the callable: a pool, the workers of a pool that it is registered on, or one.
-bool Core::find_target(const Job& job, sched::Target* out, std::optional<Error>* error) {
-  const auto pool = static_cast<uint32_t>(job.where.pool);
-  if (job.where.worker != -1) {
-    if (!check_worker(job.where.worker, job, error)) return false;
-    *out = {pool, static_cast<uint32_t>(job.where.worker)};
-    return true;
-  }
-  out->worker = sched::kNone;
-  out->cls = pool;
-  if (registry_.usable_on_all(job.callable, pool)) [[likely]] {
-    if (pool_kinds_[pool] != 0 || !(*error = wrong_kind(job))) return true;
-    return false;
-  }
-  if (!registry_.visible(job.callable)) {
-    *error = registry_.why_unusable(job.callable);
-    return false;
-  }
-  if (known_classes_.size() <= job.callable.index) known_classes_.resize(job.callable.index + 1);
-  KnownClass& known = known_classes_[job.callable.index][pool];
-  if (known.epoch != registry_.epoch() || known.stamp != sched_.class_stamp(known.cls)) {
-    std::vector<uint32_t> workers = registry_.usable_workers(job.callable, pool);
-    for (uint32_t worker = 0; worker < workers_.size() && returning_ > 0; ++worker) {
-      if (workers_[worker].caps.pool != job.where.pool || !will_have(job, worker)) continue;
-      workers.insert(std::lower_bound(workers.begin(), workers.end(), worker), worker);
-    }
-    if (workers.empty()) {
-      *error = wrong_kind(job);
-      if (!*error) *error = registry_.why_unusable(job.callable);
-      return false;
-    }
-    const uint32_t cls = sched_.class_of(workers);
-    if (cls == sched::kNone) {
-      *error = Error(Code::kResourceExhausted, Scope::kCall,
-                     fmt::format("tasks in flight already name {} different sets of workers; wait "
-                                 "for some, or register callables on the same sets",
-                                 sched::WorkerQueues::kClassesMax - sched::kPools),
-                     options_.path);
-      return false;
-    }
-    known = {registry_.epoch(), sched_.class_stamp(cls), cls};
-  }
-  out->cls = known.cls;
-  return true;
-}
-
 void Core::write_payload(uint32_t index, const Job& job, const TaskArgs& args,
                          size_t first_placement) {
   std::byte* payload = sched_.payload(index).data();
@@ -339,7 +260,8 @@ void Core::write_payload(uint32_t index, const Job& job, const TaskArgs& args,
 Core::Submitted Core::submit(RunRecord& run, const Job& job, const TaskArgs& args, TaskRef* out,
                              std::optional<Error>* error) {
   sched::Target target;
-  if (!find_target(job, &target, error)) [[unlikely]]
+  if (!Eligible::find(*this, job, Eligible::why_stays(*this, job, {&args, 1}), &target, error))
+      [[unlikely]]
     return Submitted::kRefused;
   if (Result<void> checked = model::check_args(args); !checked) [[unlikely]] {
     *error = std::move(checked).error();

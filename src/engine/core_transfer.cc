@@ -109,7 +109,7 @@ void Core::drop_mappings(base::Instant now) {
       // One that is not ready has run no task, and so has mapped nothing.
       if ((entry.caps.transfers & kCanMap) == 0 || entry.state != WorkerState::kReady) continue;
       STRATA_MARK("engine: a chip is told of a buffer that is gone");
-      entry.controls.push_back({{}, uid});
+      entry.rest->controls.push_back({{}, uid});
       ++controls_open_;
       post_controls(worker, now);
     }

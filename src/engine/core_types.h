@@ -68,6 +68,7 @@ struct WorkerCaps {
   uint32_t control_more_ms = 0;
   // Of a Worker: until another one in its place must have answered its greeting.
   uint32_t greeting_ms = ~0u;
+  bool remote = false;  // it has no part in this host's memory: a task takes its arguments along
   // Whoever brings its news calls Core::news().note(worker): it is not looked at without.
   bool notes_news = false;
 };
@@ -198,25 +199,8 @@ struct Control {
   }
 };
 
-// A worker of the Core. What every completion and dispatch looks at is in the first line: of
-// thousands of workers each one's lines have left the nearest cache when its turn comes.
-struct alignas(64) WorkerEntry {
-  std::unique_ptr<WorkerEndpoint> endpoint;
-  InlineEndpoint* inline_endpoint = nullptr;
-  WorkerCaps caps;
-  uint64_t tasks_done = 0;  // of all incarnations
-  uint32_t incarnation = 1;
-  WorkerState state = WorkerState::kAdded;
-  // It was pushed to while it had work; whether it sleeps by now is not looked at.
-  bool unconfirmed = false;
-  bool busy = false;    // in busy_
-  bool barred = false;  // in barred_
-  bool exiting = false;
-  bool exit_posted = false;
-  bool control_posted = false;
-  bool in_posted = false;  // in Core::posted_
-  bool was_ready = false;  // once, in whatever incarnation
-  bool doubted = false;    // its end has been asked for: it is given nothing more
+// What is seldom looked at of a worker.
+struct WorkerRest {
   std::string loss;
   std::string last_lines;         // that the task wrote which it ran then
   std::string doubt;              // why its end has been asked for, where it has
@@ -230,9 +214,32 @@ struct alignas(64) WorkerEntry {
     Error error;
   };
   std::optional<Condemned> condemned;
-  // A task that is timed and was seen to run before it told since when.
+  // A task that is timed and was seen to run before it told since when; `seen_at` is of the look
+  // after the first one.
   uint64_t seen_ticket = 0;
   base::Instant seen_at{};
+};
+
+// A worker of the Core: what every completion and dispatch looks at, in one line and few pages. Of
+// thousands of workers each one's have left the nearest cache when its turn comes.
+struct alignas(64) WorkerEntry {
+  std::unique_ptr<WorkerEndpoint> endpoint;
+  InlineEndpoint* inline_endpoint = nullptr;
+  uint64_t tasks_done = 0;  // of all incarnations
+  uint32_t incarnation = 1;
+  WorkerState state = WorkerState::kAdded;
+  // It was pushed to while it had work; whether it sleeps by now is not looked at.
+  bool unconfirmed = false;
+  bool busy = false;    // in busy_
+  bool barred = false;  // in barred_
+  bool exiting = false;
+  bool exit_posted = false;
+  bool control_posted = false;
+  bool in_posted = false;  // in Core::posted_
+  bool was_ready = false;  // once, in whatever incarnation
+  bool doubted = false;    // its end has been asked for: it is given nothing more
+  WorkerCaps caps;
+  std::unique_ptr<WorkerRest> rest = std::make_unique<WorkerRest>();
 };
 
 }  // namespace strata::engine

@@ -18,6 +18,7 @@ uint32_t Core::add_worker(std::unique_ptr<WorkerEndpoint> endpoint, WorkerCaps c
   pool_kinds_[static_cast<size_t>(caps.pool)] |= caps.kinds;
   refs_ = refs_ || caps.nested || caps.transfers != kInPlace;
   any_notes_news_ = any_notes_news_ || caps.notes_news;
+  remotes_ += caps.remote;
   if (caps.notes_news) news_.cover(worker);
   entry.inline_endpoint = dynamic_cast<InlineEndpoint*>(endpoint.get());
   if (entry.inline_endpoint != nullptr) inline_.push_back(entry.inline_endpoint);
@@ -75,24 +76,25 @@ void Core::lose_worker(uint32_t worker, const std::string& reason, std::string l
   // The greeting is counted, but stands in no list.
   if (entry.state == WorkerState::kGreeted && entry.control_posted) --controls_open_;
   // How the process ended says less than why it was made to.
-  entry.loss = entry.doubt.empty() ? reason : fmt::format("{}; {}", entry.doubt, reason);
-  entry.last_lines = std::move(last_lines);
+  entry.rest->loss =
+      entry.rest->doubt.empty() ? reason : fmt::format("{}; {}", entry.rest->doubt, reason);
+  entry.rest->last_lines = std::move(last_lines);
   const bool returns = !final && may_return(entry);
   if (!returns && entry.incarnation > 1) {
-    entry.loss +=
+    entry.rest->loss +=
         fmt::format("; it had been replaced {} times, and WorkerSpec::restart_limit is {}",
                     entry.incarnation - 1, options_.restart_limit);
   }
   entry.state = returns ? WorkerState::kReplaced : WorkerState::kLost;
   returning_ += uint32_t{is_returning(worker)} - uint32_t{was_returning};
   if (trace_.on()) [[unlikely]]
-    trace_.worker_gone(worker, entry.loss, entry.exiting);
+    trace_.worker_gone(worker, entry.rest->loss, entry.exiting);
   sched_.close_worker(worker, returns);
   if (was_ready) entry.endpoint->abandon(*this);
-  entry.condemned.reset();
+  entry.rest->condemned.reset();
   entry.control_posted = false;
   drop_controls(worker);
-  registry_.on_worker_lost(worker, entry.loss);
+  registry_.on_worker_lost(worker, entry.rest->loss);
   if (returns) {
     STRATA_MARK("engine: a lost worker is to be replaced");
     replacements_.push_back(worker);
@@ -106,15 +108,15 @@ void Core::lose_worker(uint32_t worker, const std::string& reason, std::string l
 
 void Core::drop_controls(uint32_t worker) {
   WorkerEntry& entry = workers_[worker];
-  for (const Control& control : entry.controls) {
+  for (const Control& control : entry.rest->controls) {
     --controls_open_;
     if (!control.question || control.question->id == 0) continue;
-    answers_.emplace_back(
-        control.question->id,
-        Error(Code::kEndpointFailed, Scope::kCall,
-              fmt::format("it was lost before it answered: {}", entry.loss), worker_name(worker)));
+    answers_.emplace_back(control.question->id,
+                          Error(Code::kEndpointFailed, Scope::kCall,
+                                fmt::format("it was lost before it answered: {}", entry.rest->loss),
+                                worker_name(worker)));
   }
-  entry.controls.clear();
+  entry.rest->controls.clear();
 }
 
 void Core::end_worker(uint32_t worker, std::string reason) {
@@ -132,9 +134,9 @@ void Core::renew_worker(uint32_t worker, std::unique_ptr<WorkerEndpoint> endpoin
   ++entry.incarnation;
   entry.state = WorkerState::kAdded;
   entry.unconfirmed = false;
-  entry.doubt.clear();
+  entry.rest->doubt.clear();
   entry.doubted = false;
-  entry.seen_ticket = 0;
+  entry.rest->seen_ticket = 0;
 }
 
 void Core::drop_retired() {
@@ -157,6 +159,13 @@ void Core::ask_exit(base::Instant now) {
   }
 }
 
+void Core::ask_exit(uint32_t worker, base::Instant now) {
+  WorkerEntry& entry = workers_[worker];
+  if (entry.state == WorkerState::kLost || entry.exiting) return;
+  entry.doubted = entry.exiting = true;
+  post_controls(worker, now);
+}
+
 void Core::note_busy(uint32_t worker) {
   if (workers_[worker].busy || workers_[worker].caps.notes_news) return;
   workers_[worker].busy = true;
@@ -165,8 +174,8 @@ void Core::note_busy(uint32_t worker) {
 
 void Core::doubt(uint32_t worker, std::string reason) {
   WorkerEntry& entry = workers_[worker];
-  if (!entry.doubt.empty()) return;
-  entry.doubt = reason;
+  if (!entry.rest->doubt.empty()) return;
+  entry.rest->doubt = reason;
   entry.doubted = true;
   kills_.push_back({worker, entry.incarnation, std::move(reason)});
 }

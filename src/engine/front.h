@@ -80,6 +80,10 @@ class Front {
   Result<TaskRef> submit(RunRecord& run, const Job& job, const TaskArgs& args);
   Result<TaskRef> submit_group(RunRecord& run, const Job& job, std::span<const TaskArgs> members,
                                std::span<const int32_t> workers);
+  // attempt(Core&), which gives a Result, under the token; again while it lacks memory that tasks
+  // in flight give back. For temporaries.
+  template <class Attempt>
+  auto with_memory(Attempt&& attempt);
   Result<void> wait_run(RunRecord& run, base::Instant deadline);
   Result<void> wait_task(RunRecord& run, TaskRef task);
   // Calls it, without the token, when the run is done: in a thread that waits, else in the engine
@@ -125,7 +129,12 @@ class Front {
   bool idle_as_leader(std::unique_lock<typename World::Mutex>& token, base::Instant until,
                       std::vector<Awaited>* awaited);
   void leave(std::unique_lock<typename World::Mutex>& token, bool led);
-  bool may_call() const { return !calling_ && !core_.done_calls().empty() && !is_building(); }
+  // Not while this thread has a turn, to build or to register: a call that submits waits for the
+  // turn to build, and whoever has that one may wait for the other.
+  bool may_call() const {
+    return !calling_ && !core_.done_calls().empty() && !is_building() &&
+           registrar_ != world_.self();
+  }
   void make_calls(std::unique_lock<typename World::Mutex>& token);
   void make_calls_of(RunRecord& run, std::unique_lock<typename World::Mutex>& token);
   void take_lead_from_engine();
@@ -147,7 +156,7 @@ class Front {
   std::atomic<uint64_t> calls_{0};  // of user threads; written under the token
   uint32_t steps_ = 0;              // since the kernel was last looked at
   bool build_taken_ = false;
-  bool registering_ = false;
+  const void* registrar_ = nullptr;  // the thread whose registration is under way
   std::atomic<const void*> builder_{nullptr};
   std::atomic<const void*> task_thread_{nullptr};  // runs an inline task
   bool calling_ = false;                           // a thread makes the calls of runs that are done
@@ -161,3 +170,4 @@ class Front {
 }  // namespace strata::engine
 
 #include "engine/front_inl.h"
+#include "engine/front_runs_inl.h"

@@ -16,6 +16,9 @@ namespace strata::registry {
 inline constexpr size_t kLibraryPathsMax = 64;
 inline constexpr size_t kPathBytesMax = 4096;
 
+// A blob_segment: the heap of the very Worker that registers it; one more is 0, its own number.
+inline constexpr uint32_t kSegmentOfTheRegistrar = ~uint32_t{0};
+
 struct PreparePayload {
   std::string name;  // for texts
   model::Descriptor descriptor;

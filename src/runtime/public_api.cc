@@ -258,6 +258,12 @@ Result<int> Worker::add_worker(WorkerSpec child, const std::vector<int>& path) {
   STRATA_ASSIGN(const std::vector<int> added, core_->add_children(std::move(order)));
   return added.front();
 }
+Result<int> Worker::add_remote_worker(RemoteWorkerSpec spec) {
+  return core_->add_remote(std::move(spec));
+}
+Result<void> Worker::remove_remote_worker(int worker) {
+  return core_->remove_remote(worker);
+}
 Result<std::vector<int>> Worker::add_sub_workers(int count, const std::vector<int>& path) {
   STRATA_ASSIGN(runtime::ChildOrder order, order_along(path));
   if (count < 1 || count > runtime::kChildrenMax) {

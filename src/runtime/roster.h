@@ -13,7 +13,7 @@
 namespace strata::runtime {
 
 struct RosterEntry {
-  enum class Kind : uint8_t { kSub, kChip, kWorker };
+  enum class Kind : uint8_t { kSub, kChip, kWorker, kRemote };
   Kind kind = Kind::kSub;
   std::optional<WorkerSpec> spec = {};  // of a Worker
   std::vector<int> cpus = {};           // it is bound to; empty: none of its own
@@ -23,9 +23,17 @@ class Roster {
  public:
   Roster() = default;
   // Workers or chips first, then the helpers.
-  explicit Roster(const WorkerSpec& spec) {
-    for (const WorkerSpec& worker : spec.workers) {
-      add({RosterEntry::Kind::kWorker, worker, worker.cpus});
+  // `remote`: of the Workers in their order, whether each is one of another host; the others are
+  // those of `spec`.
+  Roster(const WorkerSpec& spec, const std::vector<bool>& remote) {
+    size_t next = 0;
+    for (const bool is_remote : remote) {
+      if (is_remote) {
+        add({RosterEntry::Kind::kRemote});
+      } else {
+        const WorkerSpec& worker = spec.workers[next++];
+        add({RosterEntry::Kind::kWorker, worker, worker.cpus});
+      }
     }
     for (int i = 0; i < spec.chips; ++i) {
       add({RosterEntry::Kind::kChip, {}, cpus_of(spec.chip_cpus, i)});
@@ -38,6 +46,8 @@ class Roster {
     entries_.push_back(std::move(entry));
     return size() - 1;
   }
+  bool is_sub(uint32_t worker) const { return kind(worker) == RosterEntry::Kind::kSub; }
+  bool is_remote(uint32_t worker) const { return kind(worker) == RosterEntry::Kind::kRemote; }
   uint32_t size() const { return static_cast<uint32_t>(entries_.size()); }
   const RosterEntry& at(uint32_t worker) const { return entries_[worker]; }
   RosterEntry::Kind kind(uint32_t worker) const { return entries_[worker].kind; }

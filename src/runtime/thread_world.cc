@@ -15,7 +15,7 @@
 namespace strata::runtime {
 namespace {
 
-enum Tag : uint64_t { kSignal = 1, kServer = 2, kWatch = 3, kKick = 4, kEvents = 5 };
+enum Tag : uint64_t { kSignal = 1, kServer = 2, kWatch = 3, kKick = 4, kEvents = 5, kLane = 6 };
 
 constexpr base::Duration kWatchAfter = base::Duration::from_us(100);
 // Until the children of a server that was lost, which have been sent SIGKILL, have ended.
@@ -187,6 +187,8 @@ void ThreadWorld::park(Mutex& token, base::Instant deadline) {
 
 void ThreadWorld::collect(engine::Core& core, bool slept) {
   if (slept) signal_.drain();
+  if (!remotes_.empty()) [[unlikely]]
+    collect_remotes(core, slept);
   while (server_ != nullptr) {
     Result<std::optional<os::ServerEvent>> event = server_->next_event();
     if (!event) {
@@ -197,6 +199,43 @@ void ThreadWorld::collect(engine::Core& core, bool slept) {
     }
     if (!*event) return;
     on_event(core, std::move(**event));
+  }
+}
+
+void ThreadWorld::expect_remote(const engine::Core& core, uint32_t worker,
+                                std::shared_ptr<RemoteWorker> remote) {
+  expect_child(core, worker);
+  children_[worker].remote = std::move(remote);
+  remotes_.push_back(worker);
+}
+
+// Whoever leads or will lead looks.
+void ThreadWorld::remote_news() {
+  remote_news_.store(true);
+  signal_.signal();
+  kick_.signal();
+}
+
+void ThreadWorld::collect_remotes(engine::Core& core, bool slept) {
+  if (slept) {
+    for (const uint32_t worker : remotes_) {
+      if (!children_[worker].gone) children_[worker].remote->note_slept();
+    }
+  }
+  if (!remote_news_.exchange(false)) return;
+  for (const uint32_t worker : remotes_) {
+    Child& child = children_[worker];
+    if (child.gone) continue;
+    const RemoteWorker::News news = child.remote->take_news();
+    if (news.ready) {
+      child.pid = child.remote->pid();
+      core.name_worker(worker, child.remote->where());
+      // Closed with its socket, which takes it out of the epoll too.
+      const int lane = child.remote->command_descriptor();
+      if (lane >= 0) must(events_.add(lane, kLane));
+      core.start_worker(worker, now());
+    }
+    if (news.lost) lose(core, worker, news.lost->message());
   }
 }
 
@@ -247,6 +286,7 @@ void ThreadWorld::lose_server(engine::Core& core, const std::string& why) {
     static_cast<void>(child.pidfd.reap());
   }
   for (uint32_t worker = 0; worker < children_.size(); ++worker) {
+    if (children_[worker].remote != nullptr) continue;
     lose(core, worker,
          fmt::format("the fork server was lost, and all local children with it: {}", why));
   }
@@ -300,6 +340,7 @@ void ThreadWorld::kill(engine::Core& core, const engine::Kill& kill) {
   fmt::print(stderr, "strata: {} is ended: {}\n", core.worker_name(kill.worker), kill.reason);
   if (kill.worker >= children_.size()) return;
   const Child& child = children_[kill.worker];
+  if (child.remote != nullptr) child.remote->abort(kill.reason);
   if (child.pidfd.valid()) static_cast<void>(child.pidfd.signal(SIGKILL));
 }
 

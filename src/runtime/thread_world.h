@@ -27,6 +27,7 @@
 #include "os/timer_fd.h"
 #include "runtime/output_reader.h"
 #include "runtime/pause.h"
+#include "runtime/remote_worker.h"
 
 namespace strata::runtime {
 
@@ -58,7 +59,8 @@ class ThreadWorld {
     os::PidFd pidfd;
     bool asked = false;  // its spawn
     bool stopped = false;
-    std::string last_lines;  // that it wrote before its end
+    std::string last_lines;                // that it wrote before its end
+    std::shared_ptr<RemoteWorker> remote;  // the endpoint has it too; null: a process of this host
     bool gone = false;
   };
   // What makes the children of this Worker.
@@ -81,6 +83,11 @@ class ThreadWorld {
   // Its spawn is asked for next, under this id: no event of an earlier incarnation has it.
   uint64_t expect_child(const engine::Core& core, uint32_t worker,
                         const device::ChipNote* note = nullptr);
+  // A Worker of another host, which begins to connect; under the token.
+  void expect_remote(const engine::Core& core, uint32_t worker,
+                     std::shared_ptr<RemoteWorker> remote);
+  // One of them has news; any thread.
+  void remote_news();
   void forget_server();
   // What reads the children's output; null: nobody. It outlives the children.
   void set_output(OutputReader* output) { output_ = output; }
@@ -124,6 +131,7 @@ class ThreadWorld {
   ThreadWorld(os::SharedRegion& hub, os::SharedRegion& heap, std::string path, os::Epoll events,
               os::Epoll engine, os::EventFd signal, os::EventFd kick, os::TimerFd watch);
   void on_event(engine::Core& core, os::ServerEvent event);
+  void collect_remotes(engine::Core& core, bool slept);
   std::string why_ended(const os::ServerEvent& event, const Child& child);
   void lose(engine::Core& core, uint32_t worker, const std::string& reason);
   void lose_server(engine::Core& core, const std::string& why);
@@ -147,6 +155,8 @@ class ThreadWorld {
   OutputReader* output_ = nullptr;
   std::vector<Child> children_;
   uint32_t alive_ = 0;
+  std::vector<uint32_t> remotes_;  // workers of other hosts
+  std::atomic<bool> remote_news_{false};
   bool engine_sees_events_ = false;  // of the engine thread alone
   std::condition_variable parked_;
   mailbox::Waiter user_waiter_;                    // of the user thread that leads

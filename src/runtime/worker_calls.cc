@@ -232,8 +232,8 @@ Result<TaskRef> WorkerCore::with_storage(std::span<TaskArgs> members, Submit&& s
     });
   };
   for (size_t i = 0; i < members.size(); ++i) {
-    const Result<void> got =
-        front_->call([&](engine::Core& core) { return core.give_storage(members[i], &given[i]); });
+    const Result<void> got = front_->with_memory(
+        [&](engine::Core& core) { return core.give_storage(members[i], &given[i]); });
     if (got) continue;
     take_back();
     return got.error();
@@ -289,8 +289,9 @@ Result<Tensor> WorkerCore::temporary(DType dtype, std::span<const uint64_t> shap
   }
   STRATA_ASSIGN(Tensor tensor, runtime::contiguous(dtype, shape));
   const uint64_t bytes = tensor.elements() * size_of(dtype);
-  STRATA_ASSIGN(const engine::Core::NewBuffer made,
-                front_->call([&](engine::Core& core) { return core.create_temporary(bytes); }));
+  STRATA_ASSIGN(const engine::Core::NewBuffer made, front_->with_memory([&](engine::Core& core) {
+    return core.create_temporary(bytes);
+  }));
   tensor.uid = made.uid;
   tensor.buffer_index = made.index;
   return tensor;

@@ -3,6 +3,7 @@
 
 #include "base/result.h"
 #include "engine/local_mailbox_endpoint.h"
+#include "engine/remote_endpoint.h"
 #include "os/clock.h"
 #include "os/fork_server.h"
 #include "os/futex.h"
@@ -33,17 +34,16 @@ Result<void> WorkerCore::start_children() {
   STRATA_TRY(make_chip_notes());
   world_->set_maker(maker());
   STRATA_TRY(world_->watch_server(*server_));
-  roster_ = runtime::Roster(spec_);
+  roster_ = runtime::Roster(spec_, next_is_remote_);
   for (uint32_t i = 0; i < roster_.size(); ++i) {
-    STRATA_ASSIGN(std::unique_ptr<engine::WorkerEndpoint> endpoint, make_endpoint());
+    STRATA_ASSIGN(std::unique_ptr<engine::WorkerEndpoint> endpoint, endpoint_of(i));
     STRATA_TRY(front_->call([&](engine::Core& core) {
       STRATA_CHECK(core.add_worker(std::move(endpoint), caps_of(i)) == i);
       return world_->spawn(core, i);
     }));
   }
   front_->call([](engine::Core& core) { core.expect_no_more_workers(); });
-  engine_ = std::thread([this] { front_->engine_main(); });
-  return {};
+  return start_engine();
 }
 
 // This Worker's own server, in place of one that was lost.
@@ -77,7 +77,18 @@ Result<std::unique_ptr<engine::WorkerEndpoint>> WorkerCore::make_endpoint() {
       std::make_unique<Endpoint>(mailbox::PlainMemory{}, at, MailboxWaker{std::move(region)}));
 }
 
+Result<std::unique_ptr<engine::WorkerEndpoint>> WorkerCore::endpoint_of(uint32_t worker) {
+  const auto remote = remotes_.find(worker);
+  if (remote == remotes_.end()) return make_endpoint();
+  return std::make_unique<engine::RemoteEndpoint>(remote->second, segments());
+}
+
 Result<void> WorkerCore::spawn(engine::Core& core, uint32_t worker) {
+  if (roster_.is_remote(worker)) {
+    const std::shared_ptr<runtime::RemoteWorker>& remote = remotes_.at(worker);
+    world_->expect_remote(core, worker, remote);
+    return remote_service_->add(remote);
+  }
   const bool is_chip = roster_.kind(worker) == runtime::RosterEntry::Kind::kChip;
   device::ChipNote* const note = is_chip ? &chip_note(worker) : nullptr;
   const uint64_t id = world_->expect_child(core, worker, note);
@@ -137,8 +148,8 @@ std::vector<Worker::Child> WorkerCore::children(engine::Pool pool) {
     // While nothing runs nobody listens for deaths.
     world_->collect(core, false);
     for (uint32_t worker = 0; worker < roster_.size(); ++worker) {
-      const bool sub = roster_.kind(worker) == runtime::RosterEntry::Kind::kSub;
-      if (sub == (pool == engine::Pool::kSub)) out.push_back(child(core, worker));
+      if (roster_.is_sub(worker) == (pool == engine::Pool::kSub))
+        out.push_back(child(core, worker));
     }
     return out;
   });

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <cstring>
+#include <system_error>
 
 #include "base/result.h"
 #include "os/build_id.h"
@@ -11,6 +12,7 @@
 #include "os/cores.h"
 #include "os/machine.h"
 #include "os/process.h"
+#include "os/system_error.h"
 #include "runtime/spec.h"
 #include "runtime/worker_core_inl.h"
 
@@ -89,6 +91,7 @@ WorkerCore::WorkerCore(WorkerSpec spec, WorkerPlace place, os::SharedRegion heap
       heap_(std::move(heap)),
       hub_(std::move(hub)),
       timeline_(std::move(timeline)) {
+  next_is_remote_.assign(spec_.workers.size(), false);
   if (timeline_) place_.timeline = timeline_.get();
   if (place_.timeline != nullptr) {
     recorder_ = place_.timeline->recorder(trace::Role::kParent, path_);
@@ -151,12 +154,20 @@ void WorkerCore::add_inline_endpoint(runtime::InnerWorker* inner) {
 
 Result<void> WorkerCore::start_inline() {
   set_start_report({StartMethod::kInline, "WorkerSpec::start asks for it", 0, {}, true});
-  roster_ = runtime::Roster(spec_);
+  roster_ = runtime::Roster(spec_, next_is_remote_);
   STRATA_TRY(add_inline_workers());
   STRATA_TRY(add_inline_chips());
   if (spec_.sub_workers > 0) add_inline_endpoint(nullptr);
   front_->call([&](engine::Core& core) { core.expect_no_more_workers(); });
-  engine_ = std::thread([this] { front_->engine_main(); });
+  return start_engine();
+}
+
+Result<void> WorkerCore::start_engine() {
+  try {
+    engine_ = std::thread([this] { front_->engine_main(); });
+  } catch (const std::system_error& e) {
+    return os::system_error("start the engine thread of " + path_, e.code().value());
+  }
   return {};
 }
 
@@ -183,7 +194,10 @@ Result<void> WorkerCore::capture_output() {
 }
 
 Result<void> WorkerCore::wait_ready() {
-  const uint32_t limit_ms = runtime::ready_limit_ms(spec_);
+  uint32_t limit_ms = runtime::ready_limit_ms(spec_);
+  for (const auto& [worker, remote] : remotes_) {
+    limit_ms = std::max(limit_ms, std::min(remote->start_ms(), ~0u - 5'000) + 5'000);
+  }
   std::optional<Error> lost;
   const bool ready = front_->wait(
       "its children to be ready", os::monotonic_now() + base::Duration::from_ms(limit_ms),
@@ -290,6 +304,7 @@ Result<void> WorkerCore::end_children() {
   const bool in_time =
       front_->wait("its children to exit", os::monotonic_now() + grace,
                    [this](engine::Core&) { return world_->children_alive() == 0; });
+  if (remote_service_) remote_service_->stop();
   front_->call([this](engine::Core&) { world_->forget_server(); });
   const Result<void> down = server_->shutdown(grace);
   // Killed by their server's end; what they held is an endpoint failure.

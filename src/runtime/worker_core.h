@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,6 +22,7 @@
 #include "runtime/chip_executor.h"
 #include "runtime/executor.h"
 #include "runtime/inner_worker.h"
+#include "runtime/remote_service.h"
 #include "runtime/roster.h"
 #include "runtime/task_trace.h"
 #include "runtime/thread_world.h"
@@ -60,6 +62,8 @@ class WorkerCore {
   StartReport start_report() const;
   // The worker ids of the new children, which are ready.
   Result<std::vector<int>> add_children(runtime::ChildOrder order);
+  Result<int> add_remote(RemoteWorkerSpec spec);
+  Result<void> remove_remote(int worker);
 
   // --- for the half that a Worker above drives (runtime/inner_worker.h).
   const std::string& path() const { return path_; }
@@ -75,8 +79,7 @@ class WorkerCore {
   Result<std::shared_ptr<engine::RunRecord>> begin_inner_run(
       std::span<const engine::ImportedArg> args, std::vector<uint32_t>* indices,
       runtime::Cancelled cancelled);
-  // Until all its tasks are done; the root error.
-  Result<void> end_inner_run(engine::RunRecord& run);
+  Result<void> end_inner_run(engine::RunRecord& run);  // all tasks are done; the root error
 
   using Build = Result<void> (*)(void* build, Orchestrator& orch);
   Result<std::shared_ptr<engine::RunRecord>> submit(void* build, Build call);
@@ -100,12 +103,12 @@ class WorkerCore {
   void cancel_run(engine::RunRecord& run, std::optional<uint32_t> grace_ms);
   Result<void> on_done(const std::shared_ptr<engine::RunRecord>& run,
                        std::function<void(const Result<void>&)> callback);
-  // An Error in a forked copy of the process that made this Worker, tasks in children included.
+  // An Error in a forked copy of the process that made this Worker, tasks in children too.
   Result<void> must_be_home(const char* what) const;
-  // Drops a reference; in such a copy it is kept for ever, so that nothing of the original ends.
+  // Drops a reference; in such a copy it is kept for ever: nothing of the original ends.
   static void let_go(std::shared_ptr<WorkerCore> core);
-  // The last handle of a run went. Its error is logged where nobody has seen it: now, or, where the
-  // run is not done, with the next submit or close that finds it done.
+  // The last handle of a run went. An error that nobody has seen is logged: now, or once it is
+  // done.
   void drop_run(std::shared_ptr<engine::RunRecord> run);
   Result<std::vector<std::byte>> result(const engine::RunRecord& run, TaskRef task,
                                         uint32_t member);
@@ -151,6 +154,11 @@ class WorkerCore {
   engine::WorkerCaps caps_of(uint32_t worker) const;
   void heed_cancel();
   Result<void> start_inline();
+  Result<void> start_engine();
+  Result<void> to_local(runtime::ChildOrder* order) const;
+  Result<std::shared_ptr<runtime::RemoteWorker>> make_remote(RemoteWorkerSpec spec,
+                                                             uint32_t worker);
+  Result<std::unique_ptr<engine::WorkerEndpoint>> endpoint_of(uint32_t worker);
   std::unique_ptr<InlineTrace> inline_trace(const std::string& path) const;
   Result<void> write_timeline();
   Result<void> add_inline_workers();
@@ -201,7 +209,11 @@ class WorkerCore {
   std::string path_;
   os::SharedRegion heap_;
   os::SharedRegion hub_;
-  runtime::Roster roster_;     // under the step token
+  // Of the Workers that init starts, in their order: whether each is one of another host.
+  std::vector<bool> next_is_remote_;
+  std::map<uint32_t, std::shared_ptr<runtime::RemoteWorker>> remotes_;  // under the step token
+  std::unique_ptr<runtime::RemoteService> remote_service_;              // null: none was added
+  runtime::Roster roster_;                                              // under the step token
   uint32_t late_exit_ms_ = 0;  // the most that a Worker needs that was added far below; likewise
   std::unique_ptr<runtime::Timeline> timeline_;  // of the root, where there is one
   std::unique_ptr<trace::Recorder> recorder_;    // of core_; null: off
@@ -219,8 +231,7 @@ class WorkerCore {
   std::unique_ptr<os::ForkServer> server_;
   mutable std::mutex start_mutex_;
   StartReport start_;
-  // Registered before init(), when nobody knows yet by what method it will be; under the step
-  // token.
+  // Registered before init(), when no start method is known yet; under the step token.
   std::vector<std::pair<registry::EntryRef, std::string>> early_local_functions_;
   std::unique_ptr<runtime::OutputReader> output_;  // null: children write where this process does
   std::unique_ptr<runtime::ThreadWorld> world_;

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "os/clock.h"
+#include "os/cores.h"
 #include "runtime/spec.h"
 #include "runtime/worker_core.h"
 
@@ -40,6 +41,7 @@ Result<std::vector<int>> WorkerCore::add_before_init(runtime::ChildOrder order) 
   WorkerSpec with = spec_;
   WorkerSpec* at = &with;
   for (size_t i = 0; i < order.path.size(); ++i) {
+    if (i == 0 && at == &with) STRATA_TRY(to_local(&order));
     if (order.path[i] >= at->workers.size()) {
       return refuse(Code::kNotFound,
                     fmt::format("{}: number {} of the path, {}, names no Worker: there are {}",
@@ -50,16 +52,34 @@ Result<std::vector<int>> WorkerCore::add_before_init(runtime::ChildOrder order) 
   std::vector<int> ids;
   if (order.worker) {
     STRATA_TRY(runtime::check_child_spec(*order.worker, at->level));
-    ids.push_back(static_cast<int>(at->workers.size()));
+    const size_t before = at == &with ? next_is_remote_.size() : at->workers.size();
+    ids.push_back(static_cast<int>(before));
     at->workers.push_back(*std::move(order.worker));
   } else {
-    const int first = static_cast<int>(at->workers.size()) + at->chips + at->sub_workers;
+    const size_t before = at == &with ? next_is_remote_.size() : at->workers.size();
+    const int first = static_cast<int>(before) + at->chips + at->sub_workers;
     for (uint32_t i = 0; i < order.helpers; ++i) ids.push_back(first + static_cast<int>(i));
     at->sub_workers += static_cast<int>(order.helpers);
   }
   STRATA_TRY(runtime::check_spec(with));
+  next_is_remote_.resize(next_is_remote_.size() + with.workers.size() - spec_.workers.size());
   spec_ = std::move(with);
   return ids;
+}
+
+// The first id of the path as the place of a Worker among those of this host.
+Result<void> WorkerCore::to_local(runtime::ChildOrder* order) const {
+  const uint32_t id = order->path.front();
+  if (id >= next_is_remote_.size()) return {};  // refused by whoever looks for it
+  if (next_is_remote_[id]) {
+    return refuse(Code::kUnsupported,
+                  fmt::format("worker {} is of another host, with the children that its "
+                              "RemoteWorkerSpec names",
+                              id));
+  }
+  order->path.front() = static_cast<uint32_t>(
+      std::count(next_is_remote_.begin(), next_is_remote_.begin() + id, false));
+  return {};
 }
 
 // ---------------------------------------------------------------- here
@@ -74,6 +94,8 @@ Result<std::vector<int>> WorkerCore::add_here(const runtime::ChildOrder& order) 
     with.sub_workers = 0;
     STRATA_TRY(runtime::check_child_spec(*order.worker, spec_.level));
     STRATA_TRY(runtime::check_spec(with));
+    STRATA_TRY(runtime::check_cpus(
+        *order.worker, spec_.cpus.empty() ? os::cores_allowed() : std::vector<int>(spec_.cpus)));
     entry = {RosterEntry::Kind::kWorker, *order.worker};
     limit_ms = runtime::ready_limit_ms(with);
   }

@@ -29,9 +29,9 @@ std::vector<uint32_t> WorkerCore::workers_below() {
   return front_->look([this](const engine::Core&) {
     const bool started = roster_.size() > 0;
     std::vector<uint32_t> out;
-    for (uint32_t i = 0; !started && i < spec_.workers.size(); ++i) out.push_back(i);
+    for (uint32_t i = 0; !started && i < next_is_remote_.size(); ++i) out.push_back(i);
     for (uint32_t i = 0; i < roster_.size(); ++i) {
-      if (roster_.is_worker(i)) out.push_back(i);
+      if (roster_.is_worker(i) || roster_.is_remote(i)) out.push_back(i);
     }
     return out;
   });
@@ -52,6 +52,14 @@ engine::WorkerCaps WorkerCore::caps_of(uint32_t worker) const {
   if (entry.kind == runtime::RosterEntry::Kind::kChip) {
     return {engine::Pool::kNext, 1u << static_cast<uint32_t>(CallableKind::kChipCallable), false,
             engine::kCanCopy | engine::kCanMap};
+  }
+  if (entry.kind == runtime::RosterEntry::Kind::kRemote) {
+    return {.pool = engine::Pool::kNext,
+            .kinds = 1u << static_cast<uint32_t>(CallableKind::kNativeImport),
+            .nested = true,
+            // The session's own limit comes first.
+            .control_more_ms = remotes_.at(worker)->control_ms(),
+            .remote = true};
   }
   if (!entry.spec) return {engine::Pool::kSub, kPlain};
   return {.pool = engine::Pool::kNext,
@@ -198,7 +206,7 @@ Result<void> WorkerCore::unregister_and_wait(registry::EntryRef entry) {
 
 // Whatever the task of the Worker above waits for: its inner run is cancelled with it.
 void WorkerCore::heed_cancel() {
-  if (place_.path.empty()) return;
+  if (place_.heaps.empty()) return;
   front_->poll_while_waiting(kCancelLook, [this](engine::Core& core) {
     if (!inner_run_ || inner_run_->cancelled) return;
     if (inner_cancelled_.ask(inner_cancelled_.context)) core.cancel_run(*inner_run_);

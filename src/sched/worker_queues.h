@@ -26,7 +26,10 @@ class WorkerQueues {
   static constexpr uint32_t kClassesMax = 64;
 
   explicit WorkerQueues(uint32_t depth)
-      : depth_(depth), mask_(std::bit_ceil(depth) - 1), classes_(kPools) {
+      : depth_(depth),
+        ring_shift_(static_cast<uint32_t>(std::countr_zero(std::bit_ceil(depth)))),
+        mask_(std::bit_ceil(depth) - 1),
+        classes_(kPools) {
     STRATA_CHECK(depth >= 1 && depth < kDepthMax);
   }
 
@@ -35,6 +38,7 @@ class WorkerQueues {
     STRATA_CHECK(pool < kPools);
     const auto worker = static_cast<uint32_t>(workers_.size());
     workers_.emplace_back();
+    rings_.resize(workers_.size() << ring_shift_);
     join(worker, pool);
     return worker;
   }
@@ -53,7 +57,7 @@ class WorkerQueues {
   uint32_t queued() const { return queued_; }  // at all workers
   void prefetch(uint32_t worker) const { __builtin_prefetch(&workers_[worker], 1); }
 
-  // A class of these workers; classes 0 to kPools - 1 are the pools. kNone where all are in use.
+  // Classes 0 to kPools - 1 are the pools. kNone where all are in use.
   uint32_t make_class(std::span<const uint32_t> workers);
   void drop_class(uint32_t cls);
   uint32_t class_count() const { return static_cast<uint32_t>(classes_.size()); }  // ever made
@@ -159,19 +163,17 @@ class WorkerQueues {
   }
 
  private:
-  // What is looked at every time comes first, in one line of the cache.
-  struct alignas(64) Worker {
+  // Half a line of the cache, so that few pages hold thousands: each one's turn comes seldom.
+  struct alignas(32) Worker {
     uint32_t first = 0;
     uint32_t length = 0;
-    uint32_t awaited = 0;
     uint64_t classes = 0;  // a bit for each
+    uint32_t awaited = 0;
     bool open = false;
     bool closed = false;  // was told to take nothing any more
     bool barred = false;  // in no list: its ring is full
     bool held = false;    // in no list: a group has it
     bool cold = false;    // empty and asleep
-    // A ring of as many as the depth asks for, so that short ones stay in the first line.
-    std::array<uint32_t, std::bit_ceil(kDepthMax)> slots;
   };
   static constexpr uint32_t kCold = kDepthMax;  // the list of cold workers
   struct Class : ClassLists {
@@ -180,10 +182,12 @@ class WorkerQueues {
     bool used = true;
   };
 
-  uint32_t& slot_at(Worker& w, uint32_t place) const { return w.slots[(w.first + place) & mask_]; }
-  uint32_t slot_at(const Worker& w, uint32_t place) const {
-    return w.slots[(w.first + place) & mask_];
+  size_t place_of(const Worker& w, uint32_t place) const {
+    const auto worker = static_cast<size_t>(&w - workers_.data());
+    return (worker << ring_shift_) + ((w.first + place) & mask_);
   }
+  uint32_t& slot_at(Worker& w, uint32_t place) { return rings_[place_of(w, place)]; }
+  uint32_t slot_at(const Worker& w, uint32_t place) const { return rings_[place_of(w, place)]; }
   static uint32_t list_of(const Worker& w) { return w.cold ? kCold : w.length; }
   void warm(uint32_t worker) {
     if (!workers_[worker].cold) return;
@@ -231,8 +235,10 @@ class WorkerQueues {
   }
 
   uint32_t depth_;
+  uint32_t ring_shift_;
   uint32_t mask_;  // of places in a ring
   std::vector<Worker> workers_;
+  std::vector<uint32_t> rings_;  // one for each worker, of as many as the depth asks for
   std::vector<Class> classes_;
   uint32_t open_ = 0, cold_ = 0;
   uint32_t queued_ = 0;

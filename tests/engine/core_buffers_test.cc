@@ -120,6 +120,26 @@ TEST(CoreBuffers, ATemporaryLivesUntilItsScopeEndsAndItsTasksAreTerminal) {
   EXPECT_EQ(rig.core.buffers().used(), 0u);
 }
 
+TEST(CoreBuffers, MemoryIsToComeWhileATaskOfAnEndedScopeHoldsSome) {
+  CoreRig rig(1, {.slots = 64, .buffers = 64, .heap_bytes = 1 << 20});
+  const auto run = rig.core.open_run();
+  const auto scope = rig.core.begin_scope();
+  ASSERT_TRUE(scope.ok());
+  const auto all = rig.core.create_temporary(1 << 20);
+  ASSERT_TRUE(all.ok());
+  rig.submit(*run, {{tensor_of(all.value()), OUTPUT}});
+  EXPECT_FALSE(rig.core.create_temporary(1 << 20).ok());
+  EXPECT_FALSE(rig.core.memory_to_come()) << "its scope is open";
+  rig.core.end_scope(*scope);
+  EXPECT_FALSE(rig.core.create_temporary(2 << 20).ok());
+  EXPECT_FALSE(rig.core.memory_to_come()) << "no heap of this size holds it";
+  EXPECT_FALSE(rig.core.create_temporary(1 << 20).ok());
+  EXPECT_TRUE(rig.core.memory_to_come());
+  rig.drain();
+  EXPECT_TRUE(rig.core.create_temporary(1 << 20).ok());
+  EXPECT_FALSE(rig.core.memory_to_come());
+}
+
 TEST(CoreBuffers, TheEndOfTheFunctionEndsAllScopes) {
   CoreRig rig(1);
   const auto run = rig.core.open_run();

@@ -112,5 +112,15 @@ TEST_F(Cpus, ThatCannotBeAreRefusedByName) {
   expect_error(Worker::create(spec), Code::kInvalidArgument, "kInline");
 }
 
+TEST_F(Cpus, OfALateWorkerThatCannotBeAreRefusedByName) {
+  const auto worker = started(pod(StartMethod::kFork, 1, 1));
+  WorkerSpec late = spec_of(StartMethod::kFork, 1);
+  late.cpus = {all_.back() + 1};
+  expect_error(worker->add_worker(late), Code::kInvalidArgument, "WorkerSpec::cpus names core");
+  late.cpus = {all_[1]};
+  EXPECT_TRUE(worker->add_worker(late).ok());
+  EXPECT_TRUE(worker->close().ok());
+}
+
 }  // namespace
 }  // namespace strata::test

@@ -110,6 +110,20 @@ TEST_F(Hygiene, InitThatFailsLeavesNothing) {
   }
 }
 
+TEST_F(Hygiene, ChildrenThatDoNotGetReadyEndInitAtItsLimit) {
+  auto spec = spec_of(StartMethod::kFork, 2);
+  spec.timeouts.child_ready_ms = 100;
+  spec.timeouts.close_ms = 50;
+  spec.timeouts.exit_ms = 100;
+  spec.library_path = {STRATA_TEST_LIBRARIES};
+  {
+    auto worker = Worker::create(spec).value();
+    worker->register_callable(NativeImport{"libnative_slow.so", "native_slow"}).value();
+    expect_error(worker->init(), Code::kDeadline, "child_ready_ms");
+  }
+  expect_clean();
+}
+
 TEST_F(Hygiene, CloseEndsChildrenThatRunATaskForEver) {
   auto spec = spec_of(StartMethod::kFork, 2);
   spec.timeouts.close_ms = 50;

@@ -3,6 +3,7 @@
 // goes. Bounded by counts, not by time.
 #include <signal.h>
 
+#include <optional>
 #include <thread>
 
 #include "tests/runtime/worker_test_util.h"
@@ -171,6 +172,116 @@ TEST(StressOfProcesses, ThreadsStartAndCloseWorkersOfTheirOwnAtOnce) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failures, 0);
   EXPECT_TRUE(first->close().ok());
+}
+
+void write_lines(Call&) {
+  for (int i = 0; i < 20; ++i) std::printf("a line of a task\n");
+  std::fflush(stdout);
+}
+
+// The thread that reads, the engine's, and those of the program, while children come and go.
+TEST(StressOfProcesses, LinesAreReadWhileChildrenAreKilledAndAdded) {
+  std::atomic<uint64_t> lines = 0;
+  WorkerSpec spec = spec_of(StartMethod::kFork, 3);
+  spec.restart = Restart::kOnFailure;
+  spec.restart_limit = 100;
+  spec.output.lines_per_second = 0;
+  spec.output.on_line = [&](const OutputLine& line) { lines += line.text == "a line of a task"; };
+  auto worker = started(spec);
+  const auto write = registered<write_lines>(*worker, "write_lines");
+  std::atomic<int> writing = kThreads;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 15; ++i) {
+        // Some of them fail: their child is killed.
+        static_cast<void>(worker->run([&](Orchestrator& orch) {
+          for (int k = 0; k < 5; ++k) static_cast<void>(orch.submit_sub(write, TaskArgs()));
+        }));
+      }
+      --writing;
+    });
+  }
+  threads.emplace_back([&] {
+    for (int i = 0; writing > 0 && i < 20; ++i) {
+      const std::vector<Worker::Child> children = worker->sub_children();
+      const Worker::Child& child = children[static_cast<size_t>(i) % children.size()];
+      if (child.alive && child.pid > 0) ::kill(child.pid, SIGKILL);
+      if (i % 5 == 0) static_cast<void>(worker->add_sub_workers(1));
+      ::poll(nullptr, 0, 3);
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  static_cast<void>(worker->close());
+  EXPECT_GT(lines, 0u);
+}
+
+// The handler runs in one thread while another one takes away what it touches.
+TEST(StressOfProcesses, ASignalComesWhileItsDrainIsDropped) {
+  struct sigaction before {};
+  ASSERT_EQ(::sigaction(SIGINT, nullptr, &before), 0);
+  ::signal(SIGINT, [](int) {});
+  const int heard = ::dup(STDERR_FILENO);
+  ASSERT_NE(::freopen("/dev/null", "w", stderr), nullptr);  // the handler says what it does
+  int seen = 0;
+  for (int round = 0; round < 300; ++round) {
+    const auto worker = Worker::create(spec_of(StartMethod::kInline, 1)).value();
+    auto drain = std::make_optional(drain_on_signals(*worker).value());
+    std::atomic<bool> go = false;
+    std::thread sender([&] {
+      while (!go) {
+      }
+      ::raise(SIGINT);
+    });
+    go = true;
+    // In every third round it is there before; else at any moment.
+    while (round % 3 == 0 && drain->signal_number() == 0) std::this_thread::yield();
+    for (int i = 0; i < round * 20; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+    seen += drain->signal_number() != 0;
+    drain.reset();
+    sender.join();
+  }
+  std::fflush(stderr);
+  ::dup2(heard, STDERR_FILENO);
+  ::close(heard);
+  EXPECT_GE(seen, 100);
+  ::sigaction(SIGINT, &before, nullptr);
+}
+
+// Each is the last one in some round, and whoever is last ends the Worker.
+TEST(StressOfProcesses, TheLastOfBufferHandleAndWorkerGoesInAnyThread) {
+  for (int round = 0; round < 12; ++round) {
+    auto worker = started(StartMethod::kFork, 1);
+    const auto none = registered<nothing>(*worker, "nothing");
+    auto buffer = std::make_optional(worker->create_buffer(64).value());
+    auto handle = std::make_optional(
+        worker->submit([&](Orchestrator& orch) { orch.submit_sub(none, TaskArgs()).value(); })
+            .value());
+    std::thread one([&] { buffer.reset(); });
+    std::thread two([&] { handle.reset(); });
+    worker.reset();
+    one.join();
+    two.join();
+  }
+}
+
+TEST(StressOfProcesses, InitAndCloseOfOneWorkerComeFromSeveralThreads) {
+  // The process's server is made while there is one thread.
+  { const auto first = started(StartMethod::kFork, 1); }
+  for (int round = 0; round < 12; ++round) {
+    WorkerSpec spec = spec_of(StartMethod::kFork, 1);
+    spec.allow_threads = true;
+    auto worker = Worker::create(spec).value();
+    std::atomic<int> begun = 0, closed = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) threads.emplace_back([&] { begun += worker->init().ok(); });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(begun, 1);
+    threads.clear();
+    for (int t = 0; t < 3; ++t) threads.emplace_back([&] { closed += worker->close().ok(); });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_GE(closed, 1);
+  }
 }
 
 }  // namespace

@@ -169,5 +169,38 @@ TEST(FrontScenario, AWatchThatWasArmedInACallbackIsNotTakenForOneThatIsStillToFi
   }
 }
 
+// It would stand there until its turn has a limit, and the builder with it.
+TEST(FrontScenario, AThreadThatRegistersDoesNotWaitInACallbackForATurnWhoseHolderWantsToRegister) {
+  for (uint64_t order = 1; order <= kOrders; ++order) {
+    Scene scene(quiet(order, 1));
+    scene.play([&] {
+      scene.wait_workers();
+      ASSERT_TRUE(scene.level().register_callable(0));
+      const base::Instant begun = scene.level().world().now();
+      bool registered = false, called = false;
+      const auto first = scene.open();
+      scene.level().front().on_done(first, [&](const Result<void>&) {
+        const auto third = scene.open();
+        scene.submit(*third, 1'000);
+        scene.seal(*third);
+        called = true;
+      });
+      scene.submit(*first, 100'000);
+      scene.seal(*first);
+      scene.stage.spawn("registrar", [&] {
+        EXPECT_TRUE(scene.level().register_callable(1));  // behind the task
+        registered = true;
+      });
+      const auto second = scene.open();
+      scene.stage.linger(base::Duration::from_us(50));
+      EXPECT_TRUE(scene.level().register_callable(2));
+      scene.seal(*second);
+      while (!registered || !called) scene.stage.linger(base::Duration::from_us(50));
+      EXPECT_LT((scene.level().world().now() - begun).seconds(), 1) << "order " << order;
+    });
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace strata::sim

@@ -28,7 +28,7 @@ CODE_SUFFIXES = CXX_SUFFIXES + ('.py', '.cmake', '.sh')
 
 VALUE_HEADERS = frozenset(
     'error result types tensor inline_vector task_args task_ref call callable callable_handle '
-    'chip_usage formats output timeouts worker_spec version export child_entry '
+    'chip_usage formats output timeouts worker_spec remote_worker_spec version export child_entry '
     'start_report'.split())
 HANDLE_HEADERS = frozenset('worker inner orchestrator run buffer chip strata signals'.split())
 
