@@ -100,10 +100,6 @@ void test_travelling(std::span<const std::byte> input) {
   check_allocations(input.size());
   if (!got.ok()) return check_error(got.error());
   check_same(input, wire::encode_descriptor(*got).value());
-  // What the model takes for the same callable is the same bytes.
-  if (wire::kind_of(*got) == CallableKind::kPythonImport) return;
-  const Result<model::Descriptor> known = model::decode_descriptor(input);
-  if (!known.ok()) found("a descriptor that the model refuses:", known.error().message().c_str());
 }
 
 std::vector<Bytes> travelling_seeds() {

@@ -14,7 +14,11 @@ Target STRATA_FUZZ_THIS();
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   using namespace strata::fuzz;
   if (const char* const number = std::getenv("STRATA_FUZZ_FAULT")) {
+#ifdef STRATA_FAULTS
     strata::base::set_fault(std::atoi(number));
+#else
+    found("a build without deliberate faults", number);
+#endif
   }
   if (const char* const folder = std::getenv("STRATA_FUZZ_EDGES")) {
     print_edges(STRATA_FUZZ_THIS(), folder);
