@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/fault.h"
+#include "sim/session_seed.h"
 #include "sim/simulation.h"
 #include "tools/sim_jobs.h"
 
@@ -17,6 +18,7 @@ struct Arguments {
   SimJobs jobs;
   int fault = 0;
   std::string mode = "swarm";
+  std::string world = "level";
   bool verbose = false;
 };
 
@@ -66,7 +68,55 @@ int run_many(const Arguments& arguments) {
   return outcome.verdict;
 }
 
+int run_one_of_sessions(const Arguments& arguments) {
+  const sim::SessionOptions options = sim::draw_session_options(arguments.seed);
+  const sim::SessionSeed result = arguments.verbose ? sim::run_session_seed(options, true)
+                                                    : sim::run_session_seed_twice(options);
+  std::printf("%s", sim::describe(result).c_str());
+  if (arguments.verbose && result.verdict == sim::Verdict::kOk) {
+    std::printf("%s", result.last_events.c_str());
+  }
+  return static_cast<int>(result.verdict);
+}
+
+int run_many_of_sessions(const SimJobs& jobs) {
+  const auto began = std::chrono::steady_clock::now();
+  sim::SessionReport report;
+  int verdict = 0;
+  for (uint64_t seed = jobs.from;
+       report.counting() < jobs.counting && report.failing() < jobs.failures_max; ++seed) {
+    const sim::SessionOptions options = sim::draw_session_options(seed);
+    const bool twice = jobs.twice_one_in != 0 && seed % jobs.twice_one_in == 0;
+    const sim::SessionSeed result =
+        twice ? sim::run_session_seed_twice(options) : sim::run_session_seed(options, false);
+    report.add(result);
+    if (result.verdict != sim::Verdict::kOk) {
+      if (verdict == 0) verdict = static_cast<int>(result.verdict);
+      std::printf("%s", sim::describe(sim::run_session_seed(options, true)).c_str());
+    }
+    if (jobs.progress && seed % 1000 == 0) {
+      std::printf("%llu seeds\n", static_cast<unsigned long long>(seed));
+      std::fflush(stdout);
+    }
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  std::printf("%s%.1f s, %.1f counting seeds a second\n", report.to_string().c_str(), took.count(),
+              static_cast<double>(report.counting()) / took.count());
+  return verdict;
+}
+
+int run_sessions(const Arguments& arguments) {
+  if (arguments.mode != "swarm" || arguments.jobs.jobs != 1) {
+    std::fprintf(stderr, "strata: the world of sessions has one mode, swarm, and one process\n");
+    return 1;
+  }
+  if (!choose_fault(arguments.fault)) return 1;
+  return arguments.seed != 0 ? run_one_of_sessions(arguments)
+                             : run_many_of_sessions(arguments.jobs);
+}
+
 int run_sim(Arguments arguments) {
+  if (arguments.world == "session") return run_sessions(arguments);
   const auto mode = sim::mode_of(arguments.mode);
   if (!mode) {
     std::fprintf(stderr, "strata: no mode '%s'\n", arguments.mode.c_str());
@@ -123,6 +173,12 @@ void add_sim_command(CLI::App& app, std::function<int()>* action) {
       ->add_option("--mode", arguments->mode,
                    "swarm draws everything; lite has three workers and crashes alone; "
                    "performance has no faults and always the same work.")
+      ->capture_default_str();
+  command
+      ->add_option("--world", arguments->world,
+                   "level is one level with its local children; session is a parent and its "
+                   "remote Workers, joined by links that fail.")
+      ->check(CLI::IsMember({"level", "session"}))
       ->capture_default_str();
   command->add_flag("--verbose", arguments->verbose,
                     "Prints every event of the one seed, and runs it once.");

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -137,8 +138,9 @@ Result<std::optional<RunnerNews>> receive_news(const os::SeqPacket& link, bool* 
 }
 
 Result<RunnerStart> take_runner_start(os::Fd link) {
-  if (::fcntl(link.get(), F_SETFD, FD_CLOEXEC) != 0 ||
-      ::fcntl(link.get(), F_SETFL, O_NONBLOCK) != 0) {
+  struct stat is {};
+  if (::fcntl(link.get(), F_SETFD, FD_CLOEXEC) != 0 || ::fstat(link.get(), &is) != 0 ||
+      !S_ISSOCK(is.st_mode) || ::fcntl(link.get(), F_SETFL, O_NONBLOCK) != 0) {
     return Error(Code::kInvalidArgument, Scope::kProcess,
                  "a runner is started by `strata serve`, with a socket to it; there is nothing to "
                  "run by hand");

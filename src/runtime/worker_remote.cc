@@ -44,8 +44,11 @@ Result<std::shared_ptr<runtime::RemoteWorker>> WorkerCore::make_remote(RemoteWor
                   "add_remote_worker with StartMethod::kInline, which has calls in this process "
                   "alone");
   }
-  if (!remote_service_) {
-    STRATA_ASSIGN(remote_service_, runtime::RemoteService::create());
+  {
+    const std::lock_guard lock(start_mutex_);
+    if (!remote_service_) {
+      STRATA_ASSIGN(remote_service_, runtime::RemoteService::create());
+    }
   }
   runtime::RemotePlace place;
   place.parent_path = path_;
@@ -100,14 +103,14 @@ Result<void> WorkerCore::remove_remote(int worker) {
   STRATA_TRY(must_be_home("remove_remote_worker"));
   STRATA_TRY(must_run("remove_remote_worker"));
   const auto number = static_cast<uint32_t>(worker);
-  STRATA_TRY(front_->call([&](engine::Core& core) -> Result<void> {
+  STRATA_ASSIGN(const uint32_t limit_ms, front_->call([&](engine::Core& core) -> Result<uint32_t> {
     if (worker < 0 || number >= roster_.size() || !roster_.is_remote(number)) {
       return refuse(Code::kNotFound, fmt::format("worker {} is no Worker of another host", worker));
     }
     core.ask_exit(number, os::monotonic_now());
-    return {};
+    return remotes_.at(number)->close_ms();
   }));
-  const base::Duration limit = base::Duration::from_ms(remotes_.at(number)->close_ms());
+  const base::Duration limit = base::Duration::from_ms(limit_ms);
   const bool gone = front_->wait("a remote Worker that was removed to end",
                                  os::monotonic_now() + limit, [number](engine::Core& core) {
                                    return core.worker_state(number) == engine::WorkerState::kLost;

@@ -191,7 +191,8 @@ void expect_words(const Result<void>& lived, int nth) {
 }
 
 TEST_P(Acquire, TheNthCallThatFailsIsAnErrorAndLeavesNothing) {
-  const std::string timeline = testing::TempDir() + "acquire.trace";
+  const std::string timeline =
+      testing::TempDir() + "acquire" + std::to_string(::getpid()) + ".trace";
   ASSERT_TRUE(live(GetParam(), timeline).ok());  // the process's own server stays
   const std::set<int> fds = open_fds();
   std::set<int> processes;
@@ -223,7 +224,8 @@ TEST_P(Acquire, TheNthCallThatFailsIsAnErrorAndLeavesNothing) {
 }
 
 TEST_P(Acquire, TheNthCallThatFailsInAFreshProcessIsAnError) {
-  const std::string timeline = testing::TempDir() + "acquire.trace";
+  const std::string timeline =
+      testing::TempDir() + "acquire" + std::to_string(::getpid()) + ".trace";
   for (int nth = 1; nth < 500; ++nth) {
     const pid_t pid = ::fork();
     ASSERT_GE(pid, 0);

@@ -31,17 +31,19 @@ extern const char strata_image[] __asm__("__executable_start");
 }
 
 // The calls that end an undefined operation: an edge that leads to one alone is the sanitizer's.
-#define STRATA_FUZZ_HANDLERS(H)                                                                    \
-  H(add_overflow)                                                                                  \
-  H(sub_overflow)                                                                                  \
-  H(mul_overflow)                                                                                  \
-  H(negate_overflow)                                                                               \
-  H(divrem_overflow)                                                                               \
-  H(shift_out_of_bounds) H(out_of_bounds) H(load_invalid_value) H(type_mismatch_v1)                \
-      H(pointer_overflow) H(nonnull_arg) H(nonnull_return_v1) H(vla_bound_not_positive)            \
-          H(float_cast_overflow) H(alignment_assumption) H(implicit_conversion) H(invalid_builtin) \
-              H(dynamic_type_cache_miss) H(nullability_arg) H(nullability_return_v1)               \
-                  H(function_type_mismatch_v1)
+#define STRATA_FUZZ_HANDLERS(H)                                                                   \
+  H(add_overflow)                                                                                 \
+  H(sub_overflow)                                                                                 \
+  H(mul_overflow)                                                                                 \
+  H(negate_overflow)                                                                              \
+  H(divrem_overflow)                                                                              \
+  H(shift_out_of_bounds)                                                                          \
+  H(out_of_bounds)                                                                                \
+  H(load_invalid_value)                                                                           \
+  H(type_mismatch_v1) H(pointer_overflow) H(nonnull_arg) H(nonnull_return_v1)                     \
+      H(vla_bound_not_positive) H(float_cast_overflow) H(alignment_assumption)                    \
+          H(implicit_conversion) H(invalid_builtin) H(dynamic_type_cache_miss) H(nullability_arg) \
+              H(nullability_return_v1) H(function_type_mismatch_v1)
 #define STRATA_FUZZ_DECLARE(name) \
   extern "C" __attribute__((weak)) void __ubsan_handle_##name##_abort();
 STRATA_FUZZ_HANDLERS(STRATA_FUZZ_DECLARE)

@@ -266,8 +266,12 @@ TEST(StressOfProcesses, TheLastOfBufferHandleAndWorkerGoesInAnyThread) {
 }
 
 TEST(StressOfProcesses, InitAndCloseOfOneWorkerComeFromSeveralThreads) {
+  // The process's server is made while there is one thread.
+  { const auto first = started(StartMethod::kFork, 1); }
   for (int round = 0; round < 12; ++round) {
-    auto worker = Worker::create(spec_of(StartMethod::kFork, 1)).value();
+    WorkerSpec spec = spec_of(StartMethod::kFork, 1);
+    spec.allow_threads = true;
+    auto worker = Worker::create(spec).value();
     std::atomic<int> begun = 0, closed = 0;
     std::vector<std::thread> threads;
     for (int t = 0; t < 3; ++t) threads.emplace_back([&] { begun += worker->init().ok(); });

@@ -98,6 +98,8 @@ Result<std::unique_ptr<TlsChannel>> TlsChannel::create(std::unique_ptr<env::Byte
   BIO_set_init(bio, 1);
   SSL_set_bio(out->ssl_, bio, bio);
   SSL_set_app_data(out->ssl_, out.get());
+  // One call for what is there, instead of two a record.
+  SSL_set_read_ahead(out->ssl_, 1);
   if (context.side() == TlsSide::kClient) {
     SSL_set_connect_state(out->ssl_);
     return out;
