@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Runs a program with a daemon of its own.
 
-  with_daemon.py STRATA FOLDER PROGRAM [ARGUMENT ...]
+  with_daemon.py STRATA FOLDER EXPECTED PROGRAM [ARGUMENT ...]
 
 Starts `strata serve` on a port of 127.0.0.1 that the kernel chooses, with the libraries of FOLDER,
-and the program with HOST:PORT as its last argument. The exit code is the program's, or 1 where the
-daemon does not end in order.
+and the program with HOST:PORT as its last argument. The program must exit with 0, the daemon end in
+order, and the program's stdout match the regular expression EXPECTED.
 """
 import contextlib
 import re
@@ -36,10 +36,15 @@ def daemon(strata, folder, env=None):
 
 
 def main():
-    strata, folder, program = sys.argv[1:4]
+    strata, folder, expected, *program = sys.argv[1:]
     with daemon(strata, folder) as endpoint:
-        return subprocess.run([program, *sys.argv[4:], endpoint], stdin=subprocess.DEVNULL,
-                              timeout=120, check=False).returncode
+        ran = subprocess.run([*program, endpoint], text=True, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, timeout=120, check=False)
+    print(ran.stdout, end='')
+    if ran.returncode != 0 or not re.fullmatch(expected, ran.stdout.strip()):
+        print(f'exit code {ran.returncode}; expected is 0, and {expected}')
+        return 1
+    return 0
 
 
 if __name__ == '__main__':
