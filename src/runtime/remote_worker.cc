@@ -24,6 +24,8 @@ namespace {
 
 constexpr base::Duration kFirstWait = base::Duration::from_ms(20);
 constexpr base::Duration kLongestWait = base::Duration::from_s(1);
+// For the daemon to say why a runner has ended before READY.
+constexpr base::Duration kDaemonsWord = base::Duration::from_s(1);
 constexpr int64_t kLookNs = 1'000;  // a look at a socket costs a third of that
 
 Error refuse(Code code, std::string text) {
@@ -277,6 +279,7 @@ bool RemoteWorker::step(base::Instant now) {
         write_lane(lane, now);
       }
     }
+    if (phase_ == Phase::kLanes) step_early_loss(now);
     if (phase_ == Phase::kLanes && now >= session_->next_deadline()) session_->on_deadline(now);
     if (phase_ == Phase::kLanes) {
       for (const Lane lane : session::kLanes) {
@@ -311,6 +314,7 @@ void RemoteWorker::read_lane(Lane lane, base::Instant now) {
     if (!got) return lane_failed(lane, got.error(), now);
     if (*got == 0) return;
     session_->came(lane, *got, now);
+    executing_ = session_->executing();
   }
 }
 
@@ -332,7 +336,20 @@ void RemoteWorker::lane_failed(Lane lane, const Error& why, base::Instant now) {
   channel(lane).stream->close();
   channel(lane).stream.reset();
   if (lane != Lane::kCommand) read_lane(Lane::kCommand, now);
-  if (phase_ == Phase::kLanes) session_->on_lane_closed(lane, why, now);
+  if (phase_ != Phase::kLanes) return;
+  // Before READY the daemon knows why, and says so in a moment.
+  if (quiet_ && bootstrap_) {
+    if (!early_loss_) early_loss_ = {lane, why, now + kDaemonsWord};
+    return;
+  }
+  session_->on_lane_closed(lane, why, now);
+}
+
+// The daemon has had its time to tell why a lane was closed before READY.
+void RemoteWorker::step_early_loss(base::Instant now) {
+  if (!early_loss_ || (bootstrap_ && now < early_loss_->until)) return;
+  const EarlyLoss loss = *std::exchange(early_loss_, std::nullopt);
+  session_->on_lane_closed(loss.lane, loss.why, now);
 }
 
 void RemoteWorker::fail(const Error& why) {
@@ -377,6 +394,7 @@ base::Instant RemoteWorker::next_deadline() const {
   base::Instant next =
       phase_ == Phase::kBootstrap ? std::min(start_by_, again_at_) : base::Instant::never();
   if (session_) next = std::min(next, session_->next_deadline());
+  if (early_loss_) next = std::min(next, early_loss_->until);
   return next;
 }
 

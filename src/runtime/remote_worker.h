@@ -114,6 +114,7 @@ class RemoteWorker final : public engine::RemoteLink, private session::ParentSes
   void read_lane(wire::Lane lane, base::Instant now);
   void write_lane(wire::Lane lane, base::Instant now);
   void lane_failed(wire::Lane lane, const Error& why, base::Instant now);
+  void step_early_loss(base::Instant now);
   void fail(const Error& why);
   void close_channels();
   Channel& channel(wire::Lane lane) { return lanes_[session::index_of(lane)]; }
@@ -139,6 +140,13 @@ class RemoteWorker final : public engine::RemoteLink, private session::ParentSes
   wire::Splitter bootstrap_in_;
   std::vector<std::byte> bootstrap_out_;
   std::array<Channel, session::kLaneCount> lanes_;
+  // A lane that was closed before READY.
+  struct EarlyLoss {
+    wire::Lane lane;
+    Error why;
+    base::Instant until;
+  };
+  std::optional<EarlyLoss> early_loss_;
   std::optional<session::ParentSession> session_;
   std::vector<Event> events_;
   News news_;

@@ -318,6 +318,34 @@ TEST_F(RemoteFailure, ATaskPastItsDeadlineIsToldAndIfItDoesNotEndItsSessionIsAbo
   EXPECT_TRUE(Remote::run(*worker_, far(*worker_, "far_nothing")).ok()) << "it goes on";
 }
 
+TEST_F(RemoteFailure, ATaskThatDoesNotHearItsDeadlineIsEndedWithItsSession) {
+  worker_.reset();
+  RemoteWorkerSpec spec = daemon_.spec(0);
+  spec.session.beat_ms = 50;
+  worker_ = [&] {
+    WorkerSpec top = spec_of(StartMethod::kFork, 0);
+    top.level = 4;
+    top.timeouts.deadline_grace_ms = 100;
+    return Worker::create(top).value();
+  }();
+  worker_->add_remote_worker(spec).value();
+  ASSERT_TRUE(worker_->init().ok());
+  stay_ = far(*worker_, "far_deaf");
+  pid_ = worker_->next_level_children()[0].pid;
+  CallConfig config;
+  config.deadline_ms = 50;
+  const base::Instant begun = os::monotonic_now();
+  expect_error(stay(60'000, config).wait(), Code::kDeadline, "50 ms");
+  EXPECT_LT(seconds_since(begun), 3.0);
+  EXPECT_TRUE(await([&] { return runner_gone(); }, kLossBound));
+}
+
+TEST_F(RemoteFailure, WhatARunnerCannotStartWithIsTold) {
+  RemoteWorkerSpec spec = daemon_.spec(0);
+  spec.cwd = "no/such/folder";
+  expect_error(worker_->add_remote_worker(spec), Code::kEndpointFailed, "no/such/folder");
+}
+
 TEST_F(RemoteFailure, ACancelReachesWhatRunsAndWhatWaits) {
   auto run = worker_
                  ->submit([&](Orchestrator& orch) {

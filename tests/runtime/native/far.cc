@@ -63,3 +63,9 @@ static void far_stay(strata::Call& call) {
   call.set_result(int64_t{call.cancelled() ? 1 : 0});
 }
 STRATA_EXPORT(far_stay);
+
+// Hears nothing, for scalar 0 milliseconds.
+static void far_deaf(strata::Call& call) {
+  for (int64_t ms = 0; ms < call.scalar<int64_t>(0); ++ms) ::poll(nullptr, 0, 1);
+}
+STRATA_EXPORT(far_deaf);
