@@ -310,11 +310,14 @@ void RemoteWorker::read_lane(Lane lane, base::Instant now) {
   for (;;) {
     Channel& one = channel(lane);
     if (phase_ != Phase::kLanes || !one.stream || !one.up) return;
-    const Result<size_t> got = one.stream->read(session_->space(lane));
+    const std::span<std::byte> space = session_->space(lane);
+    const Result<size_t> got = one.stream->read(space);
     if (!got) return lane_failed(lane, got.error(), now);
     if (*got == 0) return;
     session_->came(lane, *got, now);
     executing_ = session_->executing();
+    // A socket in clear that gave less than there was room for has no more.
+    if (!bootstrap_tls_ && *got < space.size()) return;
   }
 }
 

@@ -150,10 +150,13 @@ class Runner final : private session::RunnerSession::Sink {
   // --- the lanes, under the lock
   void read(Lane lane) {
     while (!session_.ended()) {
-      const Result<size_t> got = lanes_.at(lane).read(session_.space(lane));
+      const std::span<std::byte> space = session_.space(lane);
+      const Result<size_t> got = lanes_.at(lane).read(space);
       if (!got) return session_.on_lane_closed(lane, got.error(), os::boottime_now());
       if (*got == 0) return;
       session_.came(lane, *got, os::boottime_now());
+      // A socket in clear that gave less than there was room for has no more.
+      if (!start_.keys && *got < space.size()) return;
     }
   }
   void write(Lane lane) {
@@ -177,6 +180,7 @@ class Runner final : private session::RunnerSession::Sink {
   }
 
   int serve(WorkerCore& core, RemoteExecutor& executor) {
+    base::Instant linger_until{};  // looks and yields, before it sleeps
     for (;;) {
       std::optional<session::Work> work;
       {
@@ -187,7 +191,13 @@ class Runner final : private session::RunnerSession::Sink {
         write(Lane::kCommand);
       }
       if (!work) {
-        wait();
+        const base::Instant now = os::monotonic_now();
+        if (now < linger_until) {
+          os::yield_core();
+        } else {
+          wait();
+          linger_until = os::monotonic_now() + kLinger;
+        }
         continue;
       }
       if (const auto* const task = std::get_if<wire::Task>(&work->what)) {
@@ -211,6 +221,7 @@ class Runner final : private session::RunnerSession::Sink {
         for (const Lane lane : session::kLanes) write(lane);
         return 0;
       }
+      linger_until = os::monotonic_now() + kLinger;
     }
   }
 
@@ -232,12 +243,7 @@ class Runner final : private session::RunnerSession::Sink {
       polled[1] = {task_wake_.fd(), POLLIN, 0};
       if (lanes_.at(Lane::kCommand).wants_write()) polled[0].events |= POLLOUT;
     }
-    const base::Instant until = os::monotonic_now() + kLinger;
-    for (;;) {
-      const bool lingers = os::monotonic_now() < until;
-      if (::poll(polled.data(), polled.size(), lingers ? 0 : -1) > 0) break;
-      if (lingers) os::yield_core();
-    }
+    static_cast<void>(::poll(polled.data(), polled.size(), -1));
     if (polled[1].revents != 0) task_wake_.drain();
   }
 
