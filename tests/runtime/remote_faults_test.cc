@@ -33,17 +33,17 @@ class Network {
     EXPECT_EQ(::listen(listener_, 16), 0);
     ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
     port_ = ntohs(address.sin_port);
-    threads_.emplace_back([this] { accept(); });
+    accepting_ = std::thread([this] { accept(); });
   }
   ~Network() {
     over_ = true;
     ::shutdown(listener_, SHUT_RDWR);
-    threads_.front().join();
+    accepting_.join();
     {
       const std::lock_guard lock(mutex_);
       for (const int fd : fds_) ::shutdown(fd, SHUT_RDWR);
     }
-    for (size_t i = 1; i < threads_.size(); ++i) threads_[i].join();
+    for (std::thread& thread : threads_) thread.join();
     for (const int fd : fds_) ::close(fd);
     ::close(listener_);
   }
@@ -136,7 +136,8 @@ class Network {
   bool towards_parent_ = false;
   uint64_t after_ = 0;
   std::vector<int> fds_;
-  std::vector<std::thread> threads_;
+  std::vector<std::thread> threads_;  // of connections; made by accepting_ until it has ended
+  std::thread accepting_;
 };
 
 WorkerSpec pod() {

@@ -376,6 +376,9 @@ TEST_F(RemoteFailure, CloseLeavesNoProcessAndSoDoesARemovedWorker) {
 }
 
 TEST_F(RemoteFailure, AParentThatIsKilledTakesRunnerAndSubtreeWithIt) {
+  if (kThreadSanitizer) {
+    GTEST_SKIP() << "the sanitizer allows no threads in a fork of a process that has some";
+  }
   // A parent of its own, in another process.
   int pipe[2];
   ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
@@ -392,6 +395,7 @@ TEST_F(RemoteFailure, AParentThatIsKilledTakesRunnerAndSubtreeWithIt) {
     static_cast<void>(::write(pipe[1], &pid, sizeof pid));
     for (;;) ::pause();
   }
+  ::close(pipe[1]);
   int pid = 0;
   ASSERT_EQ(::read(pipe[0], &pid, sizeof pid), static_cast<ssize_t>(sizeof pid));
   ASSERT_NE(pid, 0);
@@ -408,7 +412,6 @@ TEST_F(RemoteFailure, AParentThatIsKilledTakesRunnerAndSubtreeWithIt) {
   EXPECT_LT(seconds_since(begun), 1.5);
   ::waitpid(child, nullptr, 0);
   ::close(pipe[0]);
-  ::close(pipe[1]);
 }
 
 // ---------------------------------------------------------------- keys
