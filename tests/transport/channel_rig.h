@@ -67,6 +67,7 @@ inline Sockets connected_sockets() {
   pollfd wait{.fd = listener.descriptor(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&wait, 1, kTestDeadlineMs), 1);
   std::optional<Accepted> accepted = listener.accept().value();
+  if (!accepted) return {std::move(client), SocketFd()};
   return {std::move(client), std::move(accepted->fd)};
 }
 
