@@ -87,8 +87,10 @@ Result<T> decode(std::span<const std::byte> bytes) {
   if (!reader.ok()) {
     return Error(Code::kCorrupt, Scope::kSession, fmt::format("{}: {}", T::kName, reader.error()));
   }
-  if (const Result<void> checked = check(message); !checked) {
-    return Error(Code::kCorrupt, Scope::kSession, checked.error().message());
+  if constexpr (requires { message.check(); }) {
+    if (const Result<void> checked = message.check(); !checked) {
+      return Error(Code::kCorrupt, Scope::kSession, checked.error().message());
+    }
   }
   return message;
 }

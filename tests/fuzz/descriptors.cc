@@ -102,6 +102,14 @@ void test_travelling(std::span<const std::byte> input) {
   check_same(input, wire::encode_descriptor(*got).value());
 }
 
+// The kind says how the bytes are taken; each way must hold for any bytes.
+void test_descriptor(std::span<const std::byte> input) {
+  test_travelling(input);
+  check_payload<wire::NativeDescriptor>(input);
+  check_payload<wire::PythonDescriptor>(input);
+  check_payload<wire::ChipDescriptor>(input);
+}
+
 std::vector<Bytes> travelling_seeds() {
   return {encoded(native()), encoded(python()), encoded(chip(wire::sample::bytes("blob")))};
 }
@@ -212,7 +220,7 @@ std::vector<Bytes> local_payload_seeds() {
 
 }  // namespace
 
-STRATA_FUZZ_TARGET(descriptor, test_travelling, mutate_descriptor, travelling_seeds);
+STRATA_FUZZ_TARGET(descriptor, test_descriptor, mutate_descriptor, travelling_seeds);
 STRATA_FUZZ_TARGET(model_descriptor, test_model, mutate_descriptor, model_seeds);
 STRATA_FUZZ_TARGET(register_payload, test_travelling_payload, mutate_travelling_payload,
                    travelling_payload_seeds);
