@@ -260,7 +260,8 @@ void Core::write_payload(uint32_t index, const Job& job, const TaskArgs& args,
 Core::Submitted Core::submit(RunRecord& run, const Job& job, const TaskArgs& args, TaskRef* out,
                              std::optional<Error>* error) {
   sched::Target target;
-  if (!Eligible::find(*this, job, Eligible::why_stays(*this, job, {&args, 1}), &target, error))
+  if (!Eligible::is_all_of_pool(*this, job, &target) &&
+      !Eligible::find(*this, job, Eligible::why_stays(*this, job, {&args, 1}), &target, error))
       [[unlikely]]
     return Submitted::kRefused;
   if (Result<void> checked = model::check_args(args); !checked) [[unlikely]] {
