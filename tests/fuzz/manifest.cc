@@ -16,7 +16,9 @@ void test_manifest(std::span<const std::byte> input) {
   const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
   count_allocations();
   const Result<wire::Manifest> got = wire::decode_manifest(text);
-  check_allocations(input.size());
+  // What the parser says of a text that is no JSON holds it several times, a control byte in eight
+  // characters.
+  check_allocations(4 * input.size());
   if (!got.ok()) return check_error(got.error());
   const Result<std::string> own = wire::encode_manifest(*got);
   if (!own.ok()) found("a manifest that does not encode:", own.error().message().c_str());
