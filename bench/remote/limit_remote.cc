@@ -1,6 +1,7 @@
 // The least that an empty TASK over loopback costs: as many bytes as one and its COMPLETION have,
 // there and back, over a TCP connection to another process, in clear and by TLS 1.3 with the suite
-// of Strata's key mode; both sides polling, and both asleep when the bytes come. And a dlopen.
+// of Strata's key mode: both sides polling, both asleep when the bytes come, and asleep after a
+// pause in which their cores slept too. And a dlopen.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netinet/in.h>
@@ -116,7 +117,10 @@ void serve(int listener, bool tls, bool polls) {
   while (line.receive(kRequestBytes)) line.send(kReplyBytes);
 }
 
-void ping_pong(const std::string& name, bool tls, bool polls) {
+enum class Waits { kPolling, kBlocking, kRested };
+
+void ping_pong(const std::string& name, bool tls, Waits waits) {
+  const bool polls = waits == Waits::kPolling;
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -138,13 +142,13 @@ void ping_pong(const std::string& name, bool tls, bool polls) {
   no_delay(fd);
   Line line(fd, tls ? secure(fd, false) : nullptr, polls);
   const auto once = [&] {
-    if (!polls) sleep_us(1'000);  // both sleep, and so do their cores
+    if (waits == Waits::kRested) sleep_us(1'000);
     const double begun = now_us();
     line.send(kRequestBytes);
     if (!line.receive(kReplyBytes)) fail("receive");
     return now_us() - begun;
   };
-  const int count = polls ? scaled(20'000, 4'000) : scaled(1'000, 300);
+  const int count = waits == Waits::kRested ? scaled(1'000, 300) : scaled(20'000, 4'000);
   figure(name, median_of(count, kLimitMs, once), "us");
   close(fd);
   close(listener);
@@ -161,9 +165,11 @@ int main(int argc, char** argv) {
     figure("limit.dlopen", now_us() - begun, "us");
     return 0;
   }
-  ping_pong("limit.tcp.awake", false, true);
-  ping_pong("limit.tcp.asleep", false, false);
-  ping_pong("limit.tls.awake", true, true);
-  ping_pong("limit.tls.asleep", true, false);
+  for (const bool tls : {false, true}) {
+    const std::string name = tls ? "limit.tls." : "limit.tcp.";
+    ping_pong(name + "awake", tls, Waits::kPolling);
+    ping_pong(name + "asleep", tls, Waits::kBlocking);
+    ping_pong(name + "rested", tls, Waits::kRested);
+  }
   return 0;
 }

@@ -6,8 +6,10 @@ from harness import Goal, Program, Question, Ratio
 RATIOS = [
     Ratio("ratio.tcp.awake", "strata.tcp.awake", "limit.tcp.awake", Goal("<=", 1.3)),
     Ratio("ratio.tcp.asleep", "strata.tcp.asleep", "limit.tcp.asleep", Goal("<=", 1.3)),
+    Ratio("ratio.tcp.asleep.rested", "strata.tcp.asleep", "limit.tcp.rested"),
     Ratio("ratio.tls.awake", "strata.tls.awake", "limit.tls.awake", Goal("<=", 1.3)),
     Ratio("ratio.tls.asleep", "strata.tls.asleep", "limit.tls.asleep", Goal("<=", 1.3)),
+    Ratio("ratio.tls.asleep.rested", "strata.tls.asleep", "limit.tls.rested"),
     Ratio("ratio.register", "strata.tcp.register", "limit.tcp.awake"),
 ]
 RIVALS = [

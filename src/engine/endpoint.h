@@ -52,12 +52,15 @@ class WorkerEndpoint {
 
   // A look at whether it sleeps; what it says may be past.
   virtual bool asleep() const { return false; }
+  // Whether it slept when it was given what it has now, and has not answered since: to look for an
+  // answer for a while is too short then, and keeps its core busy.
+  virtual bool wakes_up() const { return false; }
   // While the engine sleeps it need not hear of completions of earlier tickets than this one, as
   // long as the worker has more to do. 0: it hears of every one.
   virtual void set_wake_at(uint64_t) {}
   virtual void fence() {}
 
-  // A look without side effects; any thread.
+  // A look; any thread. Whoever sees something polls, or makes another thread look.
   virtual bool has_news() const = 0;
   // The same, but of completions only the one after `ahead` others counts; any thread.
   virtual bool has_news_ahead(uint32_t ahead) const = 0;

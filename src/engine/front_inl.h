@@ -177,6 +177,10 @@ bool Front<World>::nothing_comes(std::unique_lock<typename World::Mutex>& token,
     news = news || changed.now() || lead_ != mine;
   }
   done_looking();
+  if (news && lead_ != mine && leader_sleeps_) {
+    STRATA_MARK("front: what a former leader has seen wakes the one that leads now");
+    world_.kick_lead();
+  }
   return !news;
 }
 

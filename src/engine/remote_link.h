@@ -1,8 +1,8 @@
 // RemoteLink: what carries the session of one remote Worker, as its endpoint sees it. Sockets,
 // locks and threads are the runtime's; so is the session's state machine.
 //
-// With the step token but for readable(), unsent() and flush(), which come from any thread. None
-// blocks.
+// With the step token but for readable(), wakes_up(), unsent() and flush(), which come from any
+// thread. None blocks.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,11 @@ class RemoteLink {
   // What flush() would write.
   virtual bool unsent() const = 0;
   virtual void flush() = 0;
-  // Whether pull() may find something.
-  virtual bool readable() const = 0;
-  // Reads what there is, and appends what came since the last call.
+  // Whether the other side slept when the last TASK was sent, and has not answered since.
+  virtual bool wakes_up() const = 0;
+  // Whether pull() will find something. It may read: whoever asks pulls, or makes others look.
+  virtual bool readable() = 0;
+  // Appends what came since the last call, and reads where nothing did.
   virtual void pull(std::vector<Event>* events) = 0;
 };
 

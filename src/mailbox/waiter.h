@@ -29,6 +29,7 @@ struct WaiterOptions {
   // Looks before the first pause, which is long on some processors: an answer that is nearly there
   // is seen at once.
   int polls_without_pause = 0;
+  int polls_for_each_clock = 8;  // where a look takes up to 50 ns
 };
 
 class Waiter {
@@ -45,14 +46,14 @@ class Waiter {
       if (policy.ready()) return ended();
     }
     // A wait that is over at once asks no clock.
-    for (int i = 0; i < kPollsWithoutClock; ++i) {
+    for (int i = 0; i < options_.polls_for_each_clock; ++i) {
       if (policy.ready()) return ended();
       policy.pause();
     }
     began_ns_ = policy.now_ns();
     const int64_t end_ns = began_ns_ + options_.free_spin_ns;
     do {
-      for (int i = 0; i < kPollsForEachClock; ++i) {
+      for (int i = 0; i < options_.polls_for_each_clock; ++i) {
         if (policy.ready()) return ended();
         policy.pause();
       }
@@ -97,8 +98,6 @@ class Waiter {
   bool lingering_pays() const { return score_ >= kScorePays; }
 
  private:
-  static constexpr int kPollsWithoutClock = 8;  // of up to 50 ns each
-  static constexpr int kPollsForEachClock = 8;
   static constexpr int kScoreMax = 7;
   static constexpr int kScorePays = 4;
   static constexpr int64_t kCrowdedNs = 30'000;

@@ -90,6 +90,7 @@ struct InnerWorker::Calls {
                         const strata_task_args* args, const strata_task_config* config,
                         strata_task_ref* out) {
     InnerWorker& inner = self(context);
+    if (const Result<void> open = inner.open_run(); !open) return inner.failed(open.error());
     inner.unpacked_.resize(1);
     if (const Result<void> taken = unpack(args, &inner.unpacked_[0]); !taken) {
       return inner.failed(taken.error());
@@ -103,6 +104,7 @@ struct InnerWorker::Calls {
                               std::span<const int32_t> workers, const strata_task_config* config,
                               strata_task_ref* out) {
     InnerWorker& inner = self(context);
+    if (const Result<void> open = inner.open_run(); !open) return inner.failed(open.error());
     inner.unpacked_.resize(members.size());
     for (size_t i = 0; i < members.size(); ++i) {
       if (const Result<void> taken = unpack(&members[i], &inner.unpacked_[i]); !taken) {
@@ -141,6 +143,7 @@ struct InnerWorker::Calls {
 
   static int32_t begin_scope(void* context, uint64_t* scope) {
     InnerWorker& inner = self(context);
+    if (const Result<void> open = inner.open_run(); !open) return inner.failed(open.error());
     const Result<uint64_t> begun = inner.core_.begin_scope();
     if (!begun) return inner.failed(begun.error());
     *scope = *begun;
@@ -151,6 +154,7 @@ struct InnerWorker::Calls {
   static int32_t temporary(void* context, uint8_t dtype, uint32_t rank, const uint64_t* shape,
                            strata_task_tensor* out) {
     InnerWorker& inner = self(context);
+    if (const Result<void> open = inner.open_run(); !open) return inner.failed(open.error());
     const Result<Tensor> made =
         inner.core_.temporary(static_cast<DType>(dtype), std::span(shape, rank));
     if (!made) return inner.failed(made.error());
@@ -167,6 +171,7 @@ struct InnerWorker::Calls {
 
   static int32_t wait(void* context, const strata_task_ref* task) {
     InnerWorker& inner = self(context);
+    if (const Result<void> open = inner.open_run(); !open) return inner.failed(open.error());
     const Result<void> ended = inner.core_.wait_task({task->run, task->task});
     return ended ? 0 : inner.failed(ended.error());
   }

@@ -35,24 +35,32 @@ engine::ImportedArg imported(const strata_tensor& tensor, const model::DecodedRe
 
 // ---------------------------------------------------------------- tasks
 
+// A task without tensors opens its run with its first call of the orchestrator: most ask for none.
 Result<void> InnerWorker::begin(strata_call* call, const model::ArgsDecoder& args,
                                 Cancelled cancelled) {
   if (args.refs().size() != args.tensors().size()) {
     return Error(Code::kCorrupt, Scope::kTask,
                  "the arguments of a task for a child Worker do not say which memory they are");
   }
+  cancelled_ = cancelled;
   imports_.clear();
   for (size_t i = 0; i < args.tensors().size(); ++i) {
     imports_.push_back(imported(args.tensors()[i], args.refs()[i]));
   }
-  STRATA_ASSIGN(run_, core_.begin_inner_run(imports_, &indices_, cancelled));
+  if (!imports_.empty()) STRATA_TRY(open_run());
   refs_.clear();
-  for (size_t i = 0; i < indices_.size(); ++i) {
+  for (size_t i = 0; i < imports_.size(); ++i) {
     const Uid& uid = imports_[i].tensor.uid;
     refs_.push_back({uid.high, uid.low, indices_[i], 0, imports_[i].tensor.offset});
   }
   call->orchestrator = &table_;
   call->refs = refs_.data();
+  return {};
+}
+
+Result<void> InnerWorker::open_run() {
+  if (run_) return {};
+  STRATA_ASSIGN(run_, core_.begin_inner_run(imports_, &indices_, cancelled_));
   return {};
 }
 
@@ -63,6 +71,7 @@ int32_t InnerWorker::run(strata_call* call, const model::ArgsDecoder& args, Canc
     return 1;
   }
   const int32_t code = body();
+  if (!run_) return code;
   const Result<void> ended = core_.end_inner_run(*run_);
   run_.reset();
   if (code != 0) return code;

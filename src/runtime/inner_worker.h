@@ -65,6 +65,7 @@ class InnerWorker {
 
   Result<void> make_usable(Known& known);
   Result<void> begin(strata_call* call, const model::ArgsDecoder& args, Cancelled cancelled);
+  Result<void> open_run();
   int32_t failed(const Error& error);
   Result<strata_inner_handle> find(const std::string& hashid) const;
 
@@ -73,7 +74,8 @@ class InnerWorker {
   std::map<uint32_t, Known> known_;                      // by the parent's index
   std::map<std::string, registry::EntryRef> committed_;  // by hashid; what inner_handle finds
   std::map<strata_entry, std::string> functions_;        // hashids that were looked for
-  std::shared_ptr<engine::RunRecord> run_;
+  std::shared_ptr<engine::RunRecord> run_;               // of the task that runs, once it has one
+  Cancelled cancelled_{};
   std::vector<engine::ImportedArg> imports_;
   std::vector<uint32_t> indices_;
   std::vector<strata_tensor_ref> refs_;

@@ -39,6 +39,10 @@ OutputReader::~OutputReader() {
 Result<std::array<int, 3>> OutputReader::open(uint32_t worker) {
   STRATA_ASSIGN(os::OutputFile out, os::OutputFile::create("strata-stdout"));
   STRATA_ASSIGN(os::OutputFile err, os::OutputFile::create("strata-stderr"));
+  return open(worker, std::move(out), std::move(err));
+}
+
+std::array<int, 3> OutputReader::open(uint32_t worker, os::OutputFile out, os::OutputFile err) {
   const std::array<int, 3> fds = {out.fd(), err.fd(), wake_.fd()};
   const std::lock_guard lock(mutex_);
   if (Child* const before = latest(worker)) before->ended = true;

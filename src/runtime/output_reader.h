@@ -44,6 +44,8 @@ class OutputReader {
   // A process of that worker is started next. Gives the descriptors of its stdout, its stderr and
   // what it signals by, which stay this object's.
   Result<std::array<int, 3>> open(uint32_t worker);
+  // The same with files that are there already.
+  std::array<int, 3> open(uint32_t worker, os::OutputFile out, os::OutputFile err);
   void started(uint32_t worker, int pid);
   // Of the task that the worker's process runs or ran last; see last_lines.h.
   std::string last_lines(uint32_t worker) const;

@@ -14,6 +14,7 @@
 #include "os/shared_region.h"
 #include "runtime/executor.h"
 #include "runtime/inner_worker.h"
+#include "runtime/runner_output.h"
 #include "wire/controls.h"
 #include "wire/task.h"
 
@@ -24,6 +25,8 @@ class RemoteExecutor {
   // `core` is initialised, with `arena` (engine::kRemoteArenaBytes) as the nearest heap of the
   // Workers above it; both outlive this.
   RemoteExecutor(WorkerCore& core, const os::SharedRegion& arena, std::string host);
+  // What tasks write here, from the next one on; outlives the last of them.
+  void set_output(RunnerOutput* output) { output_ = output; }
   RemoteExecutor(const RemoteExecutor&) = delete;
   RemoteExecutor& operator=(const RemoteExecutor&) = delete;
 
@@ -31,6 +34,9 @@ class RemoteExecutor {
   wire::ControlReply control(const wire::Control& control);
   // Returns when the task and all that it submitted has ended.
   wire::Completion run(const wire::Task& task, uint64_t sequence, Cancelled cancelled);
+  // What the task's callable took when it ran last; long where it never did, nothing where it is
+  // not known here.
+  base::Duration last_took(const wire::Task& task) const;
 
  private:
   using Key = std::pair<wire::RegistryKind, base::Sha256>;
@@ -40,6 +46,7 @@ class RemoteExecutor {
     bool committed = false;
     std::string name;
     std::optional<uint32_t> blob;  // the buffer of a kernel
+    base::Duration last_took = base::Duration::from_s(1);
   };
 
   Result<void> apply(const wire::Control& control);
@@ -56,6 +63,7 @@ class RemoteExecutor {
   InnerWorker inner_;
   std::span<std::byte> arena_;
   Executor executor_;
+  RunnerOutput* output_ = nullptr;
   std::string host_;
   std::map<Key, Known> known_;
   std::vector<uint32_t> free_;  // indices of what is forgotten

@@ -26,7 +26,11 @@ constexpr base::Duration kFirstWait = base::Duration::from_ms(20);
 constexpr base::Duration kLongestWait = base::Duration::from_s(1);
 // For the daemon to say why a runner has ended before READY.
 constexpr base::Duration kDaemonsWord = base::Duration::from_s(1);
-constexpr int64_t kLookNs = 1'000;  // a look at a socket costs a third of that
+// Between two looks at a socket, which cost about as much: for each task on its way, up to kLooks.
+constexpr int64_t kLookNs = 250;
+constexpr int kLooks = 16;
+// A runner looks for about so long for its next TASK before it sleeps.
+constexpr int64_t kAwakeNs = 120'000;
 
 Error refuse(Code code, std::string text) {
   return Error(code, Scope::kCall, std::move(text));
@@ -315,6 +319,10 @@ void RemoteWorker::read_lane(Lane lane, base::Instant now) {
     if (!got) return lane_failed(lane, got.error(), now);
     if (*got == 0) return;
     session_->came(lane, *got, now);
+    if (lane == Lane::kCommand) {
+      heard_ns_ = now.ns;
+      wakes_up_.store(false, std::memory_order_relaxed);
+    }
     executing_ = session_->executing();
     // A socket in clear that gave less than there was room for has no more.
     if (!bootstrap_tls_ && *got < space.size()) return;
@@ -339,6 +347,8 @@ void RemoteWorker::lane_failed(Lane lane, const Error& why, base::Instant now) {
   channel(lane).stream->close();
   channel(lane).stream.reset();
   if (lane != Lane::kCommand) read_lane(Lane::kCommand, now);
+  // The last lines of a runner that has drained, which it wrote before it closed anything.
+  if (lane == Lane::kCommand && session_->draining()) read_lane(Lane::kHealth, now);
   if (phase_ != Phase::kLanes) return;
   // Before READY the daemon knows why, and says so in a moment.
   if (quiet_ && bootstrap_) {
@@ -412,12 +422,15 @@ void RemoteWorker::tell(Lock& lock) {
 
 void RemoteWorker::on_ready(const wire::Hello&) {
   quiet_ = false;
+  count_credits();
   news_.ready = true;
   told_ = true;
 }
 
 void RemoteWorker::on_completion(uint64_t sequence, wire::Completion completion) {
   events_.emplace_back(Completed{sequence, std::move(completion)});
+  count_credits();
+  in_flight_.fetch_sub(1, std::memory_order_relaxed);
   executing_ = session_->executing();
   pending_ = told_ = true;
 }
@@ -439,6 +452,7 @@ void RemoteWorker::on_log(const wire::Log& log) {
 
 void RemoteWorker::on_ended(const session::Ended& ended) {
   phase_ = Phase::kEnded;
+  count_credits();
   news_.lost = ended.cause ? *ended.cause
                            : Error(Code::kCancelled, Scope::kSession, "its session has ended");
   told_ = true;
@@ -477,16 +491,20 @@ std::string RemoteWorker::where() const {
   return fmt::format("{} pid {}", spec_.endpoint, pid_.load());
 }
 
-bool RemoteWorker::has_credit() const {
-  const std::lock_guard lock(mutex_);
-  return session_ && session_->ready() && session_->task_credits() > 0;
+// Under the lock.
+void RemoteWorker::count_credits() {
+  credits_.store(session_->task_credits(), std::memory_order_relaxed);
 }
 
 std::optional<uint64_t> RemoteWorker::send(const wire::Task& task) {
   const std::lock_guard lock(mutex_);
   if (!session_ || !session_->ready()) return std::nullopt;
-  const auto sent = session_->task(task, os::boottime_now());
+  const base::Instant now = os::boottime_now();
+  const auto sent = session_->task(task, now);
+  count_credits();
   if (!sent || !*sent) return std::nullopt;
+  const bool alone = in_flight_.fetch_add(1, std::memory_order_relaxed) == 0;
+  if (alone && now.ns - heard_ns_ > kAwakeNs) wakes_up_.store(true, std::memory_order_relaxed);
   unsent_ = true;
   return **sent;
 }
@@ -521,6 +539,7 @@ void RemoteWorker::drain() {
   } else {
     static_cast<void>(
         session_->drain(base::Duration::from_ms(spec_.session.close_ms), os::boottime_now()));
+    count_credits();
     write_lane(Lane::kCommand, os::boottime_now());
     told_ = true;  // the service's thread reads its end
   }
@@ -537,35 +556,42 @@ void RemoteWorker::flush() {
   tell(lock);
 }
 
-bool RemoteWorker::readable() const {
-  if (pending_.load(std::memory_order_relaxed) || look_.load(std::memory_order_relaxed))
+bool RemoteWorker::readable() {
+  if (pending_.load(std::memory_order_relaxed) || look_.load(std::memory_order_relaxed)) {
     return true;
-  // One system call a microsecond at most, for all who look.
+  }
+  // Few system calls for all who look, and fewer where many tasks are on their way.
   const int64_t now = os::monotonic_now().ns;
+  const int64_t pause = kLookNs * std::clamp(in_flight_.load(std::memory_order_relaxed), 1, kLooks);
   int64_t looked = looked_ns_.load(std::memory_order_relaxed);
-  if (now - looked < kLookNs ||
+  if (now - looked < pause ||
       !looked_ns_.compare_exchange_strong(looked, now, std::memory_order_relaxed)) {
     return false;
   }
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return false;
-  const Channel& one = channel(Lane::kCommand);
-  if (!one.stream || quiet_) return false;
-  std::byte first;
-  const bool some = ::recv(one.stream->descriptor(), &first, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
-  if (some) look_.store(true, std::memory_order_relaxed);
+  Lock lock(mutex_, std::try_to_lock);
+  if (!lock || phase_ != Phase::kLanes || quiet_) return false;
+  read_lane(Lane::kCommand, os::boottime_now());
+  const bool some = pending_;
+  tell_others(lock);
   return some;
+}
+
+// What has come is the caller's; of news others hear.
+void RemoteWorker::tell_others(Lock& lock) {
+  if (!news_.lost && !news_.ready) told_ = false;
+  tell(lock);
 }
 
 void RemoteWorker::pull(std::vector<Event>* events) {
   Lock lock(mutex_);
   look_.store(false, std::memory_order_relaxed);
-  if (phase_ == Phase::kLanes && !quiet_) read_lane(Lane::kCommand, os::boottime_now());
+  if (events_.empty() && phase_ == Phase::kLanes && !quiet_) {
+    read_lane(Lane::kCommand, os::boottime_now());
+  }
   std::move(events_.begin(), events_.end(), std::back_inserter(*events));
   events_.clear();
   pending_ = false;
-  if (!news_.lost && !news_.ready) told_ = false;  // the caller takes it
-  tell(lock);
+  tell_others(lock);
 }
 
 }  // namespace strata::runtime

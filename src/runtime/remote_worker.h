@@ -74,7 +74,7 @@ class RemoteWorker final : public engine::RemoteLink, private session::ParentSes
   int pid() const { return static_cast<int>(pid_.load(std::memory_order_relaxed)); }
 
   // --- RemoteLink
-  bool has_credit() const override;
+  bool has_credit() const override { return credits_.load(std::memory_order_relaxed) > 0; }
   std::optional<uint64_t> send(const wire::Task& task) override;
   Result<void> send(wire::ControlCommand command, std::vector<std::byte> body) override;
   void cancel(uint64_t first, uint64_t last) override;
@@ -82,7 +82,8 @@ class RemoteWorker final : public engine::RemoteLink, private session::ParentSes
   uint64_t executing() const override { return executing_.load(std::memory_order_relaxed); }
   bool unsent() const override { return unsent_.load(std::memory_order_relaxed); }
   void flush() override;
-  bool readable() const override;
+  bool wakes_up() const override { return wakes_up_.load(std::memory_order_relaxed); }
+  bool readable() override;
   void pull(std::vector<Event>* events) override;
 
  private:
@@ -120,6 +121,8 @@ class RemoteWorker final : public engine::RemoteLink, private session::ParentSes
   Channel& channel(wire::Lane lane) { return lanes_[session::index_of(lane)]; }
   const Channel& channel(wire::Lane lane) const { return lanes_[session::index_of(lane)]; }
   void tell(Lock& lock);
+  void tell_others(Lock& lock);
+  void count_credits();
 
   const RemoteWorkerSpec spec_;
   const RemotePlace place_;
@@ -156,8 +159,12 @@ class RemoteWorker final : public engine::RemoteLink, private session::ParentSes
   std::atomic<uint64_t> executing_{0};
   std::atomic<bool> unsent_{false};
   std::atomic<bool> pending_{false};  // events_ is not empty
-  mutable std::atomic<bool> look_{false};
-  mutable std::atomic<int64_t> looked_ns_{0};
+  std::atomic<bool> look_{false};
+  std::atomic<int64_t> looked_ns_{0};
+  std::atomic<uint32_t> credits_{0};  // what may still be sent
+  std::atomic<int> in_flight_{0};
+  std::atomic<bool> wakes_up_{false};
+  int64_t heard_ns_ = 0;  // on the command lane
 };
 
 }  // namespace strata::runtime

@@ -10,10 +10,13 @@
 #include <cstdio>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/result.h"
 #include "engine/remote_task.h"
+#include "mailbox/waiter.h"
 #include "os/clock.h"
+#include "os/cores.h"
 #include "os/event_fd.h"
 #include "os/process_title.h"
 #include "os/system_error.h"
@@ -21,6 +24,7 @@
 #include "runtime/pause.h"
 #include "runtime/remote_executor.h"
 #include "runtime/runner_lanes.h"
+#include "runtime/runner_output.h"
 #include "runtime/worker_core.h"
 #include "session/runner_session.h"
 
@@ -30,9 +34,14 @@ namespace {
 using wire::Lane;
 
 constexpr int kExitLost = 5;  // the parent, or its word that this is to end
-// The thread of the command lane yields between looks for so long before it sleeps: waking it up
-// costs more than many tasks take.
-constexpr base::Duration kLinger = base::Duration::from_us(100);
+// An answer waits for those of the tasks behind it only while these are known to be quick, and
+// until there are so many, or the first of them is so old. Where a task takes longer than it did
+// before, the other thread writes what waits.
+constexpr base::Duration kQuick = base::Duration::from_us(20);
+constexpr base::Duration kOldAnswer = base::Duration::from_us(40);
+constexpr size_t kAnswersAtOnce = session::kTaskCredits / 2;  // the parent sends the next meanwhile
+constexpr int kWatchMs = 1;
+constexpr int kIdleWatches = 100;  // without an answer that waits, then nobody watches any more
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -79,18 +88,24 @@ class Runner final : private session::RunnerSession::Sink {
         session_(options(start, manifest), static_cast<session::RunnerSession::Sink&>(*this),
                  os::boottime_now()) {}
 
-  // Called by the reader of the children's output.
+  // Called by the readers of the children's output and of this process's own.
   void line(const OutputLine& from) {
     wire::Log log;
     log.stream = from.is_stderr ? wire::LogStream::kStderr : wire::LogStream::kStdout;
-    log.text = fmt::format("[{} pid {}] {}", from.path, from.pid, from.text);
+    // The parent puts before it which Worker this is.
+    log.text = from.pid == ::getpid()
+                   ? std::string(from.text)
+                   : fmt::format("[{} pid {}] {}", from.path, from.pid, from.text);
     log.text.resize(std::min<size_t>(log.text.size(), wire::kTextBytesMax));
     const std::lock_guard lock(mutex_);
     log.sequence = session_.executing();
     session_.log(std::move(log));
   }
 
-  int run(WorkerCore& core, RemoteExecutor& executor) {
+  // `output` may be null.
+  int run(WorkerCore& core, RemoteExecutor& executor, RunnerOutput* output) {
+    output_ = output;
+    executor.set_output(output);
     {
       const std::lock_guard lock(mutex_);
       const base::Instant now = os::boottime_now();
@@ -113,6 +128,11 @@ class Runner final : private session::RunnerSession::Sink {
   }
 
  private:
+  static mailbox::WaiterOptions looking() {
+    // On one core whoever looks keeps the other side from what it looks for.
+    if (os::usable_cores() == 1) return {.free_spin_ns = 0, .linger_ns = 0};
+    return {.polls_for_each_clock = 1};
+  }
   static session::RunnerOptions options(const RunnerStart& start, const wire::Manifest& manifest) {
     session::RunnerOptions out;
     out.session_id = manifest.session_id;
@@ -135,7 +155,10 @@ class Runner final : private session::RunnerSession::Sink {
   }
 
   // --- the session's words, under the lock
-  void on_work(Lane lane) override { (lane == Lane::kCommand ? task_wake_ : other_wake_).signal(); }
+  void on_work(Lane lane) override {
+    if (lane != Lane::kCommand) return other_wake_.signal();
+    if (!reads_) task_wake_.signal();  // else its thread has just read it
+  }
   void on_cancel(uint64_t sequence) override { cancelled_ = sequence; }
   void on_set_log(wire::LogLevel) override {}
   void on_ended(const std::optional<Error>& cause) override {
@@ -180,24 +203,17 @@ class Runner final : private session::RunnerSession::Sink {
   }
 
   int serve(WorkerCore& core, RemoteExecutor& executor) {
-    base::Instant linger_until{};  // looks and yields, before it sleeps
     for (;;) {
       std::optional<session::Work> work;
       {
         const std::lock_guard lock(mutex_);
-        read(Lane::kCommand);
         if (session_.ended()) return lost_ ? kExitLost : 0;
-        work = session_.take(Lane::kCommand, os::boottime_now());
-        write(Lane::kCommand);
+        work = work_ ? std::exchange(work_, std::nullopt) : take();
+        const auto* const task = work ? std::get_if<wire::Task>(&work->what) : nullptr;
+        if (task == nullptr || !may_wait(executor.last_took(*task))) write_answers();
       }
       if (!work) {
-        const base::Instant now = os::monotonic_now();
-        if (now < linger_until) {
-          os::yield_core();
-        } else {
-          wait();
-          linger_until = os::monotonic_now() + kLinger;
-        }
+        await();
         continue;
       }
       if (const auto* const task = std::get_if<wire::Task>(&work->what)) {
@@ -206,7 +222,7 @@ class Runner final : private session::RunnerSession::Sink {
             executor.run(*task, work->sequence, {&Runner::is_cancelled, &asked});
         const std::lock_guard lock(mutex_);
         if (Result<void> put = session_.completion(done); !put) answer_otherwise(put.error());
-        write(Lane::kCommand);
+        if (answers_++ == 0) first_answer_ = base::Instant{done.ended_ns};
       } else if (const auto* const control = std::get_if<wire::Control>(&work->what)) {
         const wire::ControlReply reply = executor.control(*control);
         const std::lock_guard lock(mutex_);
@@ -216,13 +232,59 @@ class Runner final : private session::RunnerSession::Sink {
         write(Lane::kCommand);
       } else {
         static_cast<void>(core.close());
+        if (output_ != nullptr) output_->stop();
         const std::lock_guard lock(mutex_);
         session_.drained();
         for (const Lane lane : session::kLanes) write(lane);
         return 0;
       }
-      linger_until = os::monotonic_now() + kLinger;
     }
+  }
+  std::optional<session::Work> take() { return session_.take(Lane::kCommand, os::boottime_now()); }
+
+  // Whether the answers so far may wait for that of a task that took so long the last time.
+  bool may_wait(base::Duration last_took) {
+    if (answers_ == 0) return true;
+    if (last_took > kQuick || answers_ >= kAnswersAtOnce) return false;
+    if (os::monotonic_now() + last_took - first_answer_ > kOldAnswer) return false;
+    if (!watched_) {
+      watched_ = true;
+      other_wake_.signal();
+    }
+    waited_ = true;
+    return true;
+  }
+  void write_answers() {
+    if (answers_ == 0) return;
+    answers_ = 0;
+    write(Lane::kCommand);
+  }
+
+  // Until there is work, or the session has ended; or for no reason.
+  void await() {
+    Look look{*this};
+    if (waiter_.spin(look) == mailbox::Waiter::Verdict::kReady) return;
+    if (waiter_.linger(look) == mailbox::Waiter::Verdict::kReady) return;
+    wait();
+    waiter_.slept(os::monotonic_now().ns);
+  }
+  struct Look {
+    Runner& runner;
+    bool ready() const { return runner.look(); }
+    void pause() const {}  // a look is a system call
+    void yield() const { os::yield_core(); }
+    int64_t now_ns() const { return os::monotonic_now().ns; }
+  };
+  bool look() {
+    const std::lock_guard lock(mutex_);
+    reads_ = true;
+    read(Lane::kCommand);
+    reads_ = false;
+    if (session_.ended()) return true;
+    work_ = take();
+    // What was cancelled before it came has an answer.
+    if (!session_.output(Lane::kCommand).empty()) write(Lane::kCommand);
+    return work_.has_value();
   }
 
   // A completion that the wire does not take.
@@ -261,6 +323,7 @@ class Runner final : private session::RunnerSession::Sink {
         refuse_memory(now);
         if (now >= session_.next_deadline()) session_.on_deadline(now);
         for (const Lane lane : session::kLanes) write(lane);
+        watch_answers();
         // Whatever runs ends with this process, and the children with it.
         if (lost_) end_now();
         const base::Instant next = session_.next_deadline();
@@ -268,6 +331,7 @@ class Runner final : private session::RunnerSession::Sink {
           const int64_t left = (next - os::boottime_now()).ns;
           ms = static_cast<int>(std::clamp<int64_t>((left + 999'999) / 1'000'000, 0, 60'000));
         }
+        if (watched_) ms = std::min<unsigned>(ms, kWatchMs);  // -1 is for ever
         const auto watch = [&](Lane lane) {
           env::ByteChannel& channel = lanes_.at(lane);
           return pollfd{channel.descriptor(),
@@ -281,6 +345,14 @@ class Runner final : private session::RunnerSession::Sink {
       static_cast<void>(::poll(polled.data(), polled.size(), ms));
       other_wake_.drain();
     }
+  }
+
+  // What waited has been written.
+  void watch_answers() {
+    answers_ = 0;
+    if (!watched_) return;
+    idle_watches_ = std::exchange(waited_, false) ? 0 : idle_watches_ + 1;
+    if (idle_watches_ >= kIdleWatches) watched_ = false;
   }
 
   [[noreturn]] static void end_now() {
@@ -315,12 +387,23 @@ class Runner final : private session::RunnerSession::Sink {
   RunnerStart& start_;
   const wire::Manifest& manifest_;
   RunnerLanes& lanes_;
+  RunnerOutput* output_ = nullptr;
   os::EventFd task_wake_, other_wake_;
   std::mutex mutex_;
   session::RunnerSession session_;
   std::atomic<uint64_t> cancelled_{0};
   std::atomic<bool> over_{false};
   bool lost_ = false;
+  // Of the thread of the command lane: it is reading; what it has taken and not begun.
+  bool reads_ = false;
+  std::optional<session::Work> work_;
+  mailbox::Waiter waiter_{looking()};
+  // Answers that wait to be written, and when the first of them was there.
+  size_t answers_ = 0;
+  base::Instant first_answer_{};
+  bool watched_ = false;  // the other thread comes every kWatchMs
+  bool waited_ = false;   // an answer has, since it came
+  int idle_watches_ = 0;
 };
 
 Result<int> run_session(RunnerStart& start, const wire::Manifest& manifest) {
@@ -339,9 +422,10 @@ Result<int> run_session(RunnerStart& start, const wire::Manifest& manifest) {
   os::set_process_title("strata: " + place.root_path);
   WorkerSpec spec = spec_of(manifest, start.settings);
   std::atomic<Runner*> runner_of_lines = nullptr;
-  spec.output.on_line = [&](const OutputLine& line) {
+  const auto to_session = [&](const OutputLine& line) {
     if (Runner* const runner = runner_of_lines.load()) runner->line(line);
   };
+  spec.output.on_line = to_session;
   STRATA_ASSIGN(std::shared_ptr<WorkerCore> core,
                 WorkerCore::create(std::move(spec), std::move(place)));
   if (Result<void> begun = core->init(); !begun) return begun.error();
@@ -355,8 +439,14 @@ Result<int> run_session(RunnerStart& start, const wire::Manifest& manifest) {
       STRATA_ASSIGN(os::EventFd other_wake, os::EventFd::create());
       Runner runner(start, manifest, lanes, std::move(task_wake), std::move(other_wake));
       runner_of_lines = &runner;
-      status = runner.run(*core, executor);
+      const auto output = RunnerOutput::capture(
+          manifest.parent_path, static_cast<uint32_t>(manifest.worker_id), to_session);
+      // A session without its runner's own lines is better than none.
+      if (!output) fmt::print(stderr, "strata: {}\n", output.error().to_string());
+      RunnerOutput* const own = output ? output->get() : nullptr;
+      status = runner.run(*core, executor, own);
       static_cast<void>(core->close());
+      if (own != nullptr) own->stop();
       runner_of_lines = nullptr;
     } else {
       status = open.error();

@@ -142,6 +142,10 @@ bool ThreadWorld::spin(const std::vector<engine::Awaited>& awaited) {
 
 bool ThreadWorld::linger(const std::vector<engine::Awaited>& awaited,
                          const engine::Changed& changed) {
+  const auto answers_soon = [](const engine::Awaited& one) {
+    return one.endpoint == nullptr || !one.endpoint->wakes_up();
+  };
+  if (std::none_of(awaited.begin(), awaited.end(), answers_soon)) return false;
   Spin policy{*this, awaited, &changed};
   return waiter().linger(policy) == mailbox::Waiter::Verdict::kReady;
 }

@@ -88,13 +88,17 @@ TEST(Registration, AChildWorkerKilledBetweenPrepareAndCommitUndoesItFarBelow) {
   const auto run = worker->run([&](Orchestrator& orch) {
     orch.submit_next_level(stand, gate.args(), {}, 1).value();
     ASSERT_TRUE(gate.await_started(1));
+    std::atomic<bool> begins{false};
     std::thread other([&] {
+      begins = true;
       expect_error(worker->register_inner(local_function<nothing>("nothing")).ok()
                        ? Result<void>()
                        : Result<void>(Error(Code::kEndpointFailed, Scope::kCall, "as it must")),
                    Code::kEndpointFailed, "as it must");
     });
     orch.wait(orch.submit_next_level(look, seen.args(), {}, 0).value()).value();
+    while (!begins) ::poll(nullptr, 0, 1);
+    ::poll(nullptr, 0, 50);  // until its PREPARE is on its way, which nothing tells
     ASSERT_EQ(::kill(static_cast<int>(gate.get(kPid)), SIGKILL), 0);
     other.join();
     orch.submit_next_level(look, seen.args(), {}, 0).value();

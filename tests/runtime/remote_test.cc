@@ -12,6 +12,10 @@ namespace {
 
 using namespace test;  // NOLINT
 
+double seconds_since(base::Instant begun) {
+  return (os::monotonic_now() - begun).seconds();
+}
+
 class Remote : public ::testing::Test {
  protected:
   std::unique_ptr<Worker> parent(int local_subs = 0) {
@@ -125,6 +129,58 @@ TEST_F(Remote, ManyTasksGoAndComeAndNoneIsLost) {
   EXPECT_TRUE(worker->close().ok());
 }
 
+// A runner keeps answers back for a moment where the tasks behind them have been quick so far.
+TEST_F(Remote, AnAnswerDoesNotWaitBehindATaskThatWasAlwaysQuick) {
+  constexpr int64_t kLongMs = 3'000;
+  const Daemon daemon;
+  auto worker = parent();
+  RemoteWorkerSpec spec = daemon.spec(0);
+  spec.session.beat_ms = 2'000;  // all that waits is written with a beat
+  spec.session.hold_ms = 6'000;
+  spec.session.verdict_ms = 9'000;
+  ASSERT_TRUE(worker->add_remote_worker(spec).ok());
+  ASSERT_TRUE(worker->init().ok());
+  const auto stay = far(*worker, "far_stay");
+  const auto quick = TaskArgs().add_scalar(int64_t{0});
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(run(*worker, stay, quick).ok());
+  auto submitted = worker->submit([&](Orchestrator& orch) {
+    // The others come meanwhile.
+    std::vector<TaskRef> first = {
+        orch.submit_next_level(stay, TaskArgs().add_scalar(int64_t{50})).value()};
+    for (int i = 0; i < 6; ++i) first.push_back(orch.submit_next_level(stay, quick).value());
+    ASSERT_TRUE(orch.submit_next_level(stay, TaskArgs().add_scalar(kLongMs)).ok());
+    const base::Instant begun = os::monotonic_now();
+    for (const TaskRef& task : first) ASSERT_TRUE(orch.wait(task).ok());
+    EXPECT_LT(seconds_since(begun), 1.0);
+  });
+  ASSERT_TRUE(submitted.ok());
+  EXPECT_EQ(submitted->progress().succeeded, 7u) << "the long one has ended: nothing was tested";
+  submitted->cancel();
+  EXPECT_TRUE(submitted->wait().ok()) << "a task that stops and returns is done";
+  EXPECT_TRUE(worker->close().ok());
+}
+
+TEST_F(Remote, WhatARunnerWritesComesHomeInLines) {
+  const Daemon daemon;
+  auto worker = parent();
+  ASSERT_TRUE(worker->add_remote_worker(daemon.spec(0)).ok());
+  ASSERT_TRUE(worker->init().ok());
+  const std::string prefix = "[L4/0 " + daemon.endpoint() + " pid " +
+                             std::to_string(worker->next_level_children()[0].pid) + "] ";
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(run(*worker, far(*worker, "far_print")).ok());
+  const Result<void> failed = run(*worker, far(*worker, "far_complain"));
+  for (const char* piece : {"thrown after words", "words before the end"}) {
+    expect_error(failed, Code::kTaskFailed, piece);
+  }
+  EXPECT_TRUE(worker->close().ok());  // no line is lost by it
+  const std::string out = testing::internal::GetCapturedStdout();
+  const std::string err = testing::internal::GetCapturedStderr();
+  EXPECT_NE(out.find(prefix + "a line from far away\n"), std::string::npos) << out;
+  EXPECT_NE(err.find(prefix + "words before the end\n"), std::string::npos) << err;
+}
+
 TEST_F(Remote, AFailedTaskNamesHostPathPidAndCallable) {
   const Daemon daemon;
   auto worker = parent();
@@ -219,10 +275,6 @@ TEST_F(Remote, ADaemonThatIsLateToExistIsTriedAgainAndOneThatNeverIsAnErrorInTim
 }
 
 // ---------------------------------------------------------------- what goes wrong
-
-double seconds_since(base::Instant begun) {
-  return (os::monotonic_now() - begun).seconds();
-}
 
 // One session, with a task that stays.
 class RemoteFailure : public Remote {

@@ -55,6 +55,12 @@ static void far_print(strata::Call&) {
 }
 STRATA_EXPORT(far_print);
 
+static void far_complain(strata::Call&) {
+  std::fprintf(stderr, "words before the end\n");
+  throw std::runtime_error("thrown after words");
+}
+STRATA_EXPORT(far_complain);
+
 // Until it is cancelled, or scalar 0 milliseconds have passed.
 static void far_stay(strata::Call& call) {
   for (int64_t ms = 0; ms < call.scalar<int64_t>(0) && !call.cancelled(); ++ms) {
