@@ -1,7 +1,7 @@
 // The least that an empty TASK over loopback costs: as many bytes as one and its COMPLETION have,
 // there and back, over a TCP connection to another process, in clear and by TLS 1.3 with the suite
-// of Strata's key mode: both sides polling, both asleep when the bytes come, and asleep after a
-// pause in which their cores slept too. And a dlopen.
+// of Strata's key mode: both sides polling; both blocking in the read, each on a core of its own as
+// on two hosts; and that after pauses, wherever the scheduler has them. And a dlopen.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netinet/in.h>
@@ -21,6 +21,7 @@
 #include <cstring>
 #include <string>
 
+#include "bench/cores.h"
 #include "bench/figure.h"
 
 namespace {
@@ -134,9 +135,12 @@ void ping_pong(const std::string& name, bool tls, Waits waits) {
   const pid_t server = fork();
   if (server < 0) fail("fork");
   if (server == 0) {
+    if (waits == Waits::kBlocking) stay_on_core(1);
     serve(listener, tls, polls);
     _exit(0);
   }
+  const cpu_set_t before = usable_cores();
+  if (waits == Waits::kBlocking) stay_on_core(0);
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   if (connect(fd, reinterpret_cast<sockaddr*>(&address), size) != 0) fail("connect");
   no_delay(fd);
@@ -150,6 +154,7 @@ void ping_pong(const std::string& name, bool tls, Waits waits) {
   };
   const int count = waits == Waits::kRested ? scaled(1'000, 300) : scaled(20'000, 4'000);
   figure(name, median_of(count, kLimitMs, once), "us");
+  stay_on(before);
   close(fd);
   close(listener);
   kill(server, SIGKILL);

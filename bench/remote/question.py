@@ -6,10 +6,10 @@ from harness import Goal, Program, Question, Ratio
 RATIOS = [
     Ratio("ratio.tcp.awake", "strata.tcp.awake", "limit.tcp.awake", Goal("<=", 1.3)),
     Ratio("ratio.tcp.asleep", "strata.tcp.asleep", "limit.tcp.asleep", Goal("<=", 1.3)),
-    Ratio("ratio.tcp.asleep.rested", "strata.tcp.asleep", "limit.tcp.rested"),
+    Ratio("ratio.tcp.rested", "strata.tcp.rested", "limit.tcp.rested"),
     Ratio("ratio.tls.awake", "strata.tls.awake", "limit.tls.awake", Goal("<=", 1.3)),
     Ratio("ratio.tls.asleep", "strata.tls.asleep", "limit.tls.asleep", Goal("<=", 1.3)),
-    Ratio("ratio.tls.asleep.rested", "strata.tls.asleep", "limit.tls.rested"),
+    Ratio("ratio.tls.rested", "strata.tls.rested", "limit.tls.rested"),
     Ratio("ratio.register", "strata.tcp.register", "limit.tcp.awake"),
 ]
 RIVALS = [
@@ -29,7 +29,9 @@ def question(programs_folder, cpus):
                 Program("limit_remote dlopen",
                         built("limit_remote", os.path.join(programs_folder, "libbench_far.so"))),
                 Program("strata_remote clear", built("strata_remote", "clear")),
-                Program("strata_remote tls", built("strata_remote", "tls"))]
+                Program("strata_remote tls", built("strata_remote", "tls")),
+                Program("strata_remote clear blocking", built("strata_remote", "clear", "blocking")),
+                Program("strata_remote tls blocking", built("strata_remote", "tls", "blocking"))]
     ratios = list(RATIOS)
     if os.path.exists(built("rival_grpc")[0]):
         programs.append(Program("rival_grpc", built("rival_grpc")))

@@ -1,6 +1,7 @@
 // What a Worker on another host costs, which here is a `strata serve` of this one.
 //
-//   strata_remote clear | tls
+//   strata_remote clear | tls              both sides look before they sleep
+//   strata_remote clear | tls blocking     each side on a core of its own, where it does not look
 #include <fcntl.h>
 #include <signal.h>
 #include <strata/strata.h>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/cores.h"
 #include "bench/figure.h"
 
 namespace {
@@ -37,12 +39,13 @@ T need(strata::Result<T> result, std::string_view what) {
 }
 
 // A daemon; where it listens. It ends with this process.
-std::string serve(const std::string& key) {
+std::string serve(const std::string& key, bool blocking) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) fail("pipe", "none to be had");
   const pid_t pid = fork();
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (blocking) stay_on_core(1);
     dup2(ends[1], STDOUT_FILENO);
     std::vector<const char*> words = {STRATA_COMMAND, "serve",           "--listen",
                                       "127.0.0.1:0",  "--allow-library", STRATA_FAR_FOLDER,
@@ -78,28 +81,32 @@ WorkerSpec pod() {
 
 class Question {
  public:
-  Question(std::string name, const std::string& key)
-      : name_(std::move(name)), endpoint_(serve(key)), key_(key) {}
+  Question(std::string name, const std::string& key, bool blocking)
+      : name_(std::move(name)), endpoint_(serve(key, blocking)), key_(key), blocking_(blocking) {}
 
   void ask() {
+    if (blocking_) stay_on_core(0);
     auto worker = need(Worker::create(pod()), "create");
     need(worker->init(), "init");
-    figure("strata." + name_ + ".ready",
-           median_of(scaled(30, 10), kLimitMs,
-                     [&] {
-                       const double begun = now_us();
-                       const int id = need(worker->add_remote_worker(spec(1)), "add_remote_worker");
-                       const double took = (now_us() - begun) / 1e3;
-                       need(worker->remove_remote_worker(id), "remove_remote_worker");
-                       return took;
-                     }),
-           "ms");
+    if (!blocking_) until_ready(*worker);
     need(worker->add_remote_worker(spec(0)), "add_remote_worker");
     sessions(*worker);
     need(worker->close(), "close");
   }
 
  private:
+  void until_ready(Worker& worker) {
+    figure("strata." + name_ + ".ready",
+           median_of(scaled(30, 10), kLimitMs,
+                     [&] {
+                       const double begun = now_us();
+                       const int id = need(worker.add_remote_worker(spec(1)), "add_remote_worker");
+                       const double took = (now_us() - begun) / 1e3;
+                       need(worker.remove_remote_worker(id), "remove_remote_worker");
+                       return took;
+                     }),
+           "ms");
+  }
   strata::RemoteWorkerSpec spec(int subs) {
     strata::RemoteWorkerSpec out;
     out.endpoint = endpoint_;
@@ -111,7 +118,7 @@ class Question {
   }
   static strata::NativeImport import() { return {"libbench_far.so", "far_nothing"}; }
 
-  void sessions(Worker& worker) {
+  void registering(Worker& worker) {
     figure("strata." + name_ + ".register",
            median_of(scaled(200, 50), kLimitMs,
                      [&] {
@@ -122,6 +129,9 @@ class Question {
                        return took;
                      }),
            "us");
+  }
+  void sessions(Worker& worker) {
+    if (!blocking_) registering(worker);
     const auto nothing = need(worker.register_callable(import()), "register");
     const auto once = [&] {
       const double begun = now_us();
@@ -131,8 +141,12 @@ class Question {
            "run");
       return now_us() - begun;
     };
+    if (blocking_) {
+      figure("strata." + name_ + ".asleep", median_of(scaled(20'000, 4'000), kLimitMs, once), "us");
+      return;
+    }
     figure("strata." + name_ + ".awake", median_of(scaled(20'000, 4'000), kLimitMs, once), "us");
-    figure("strata." + name_ + ".asleep",
+    figure("strata." + name_ + ".rested",
            median_of(scaled(1'000, 300), kLimitMs,
                      [&] {
                        sleep_us(1'000);
@@ -155,21 +169,20 @@ class Question {
   }
 
   std::string name_, endpoint_, key_;
+  bool blocking_;
   int device_ = 0;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view mode = argc == 2 ? argv[1] : "";
-  if (mode == "clear") {
-    Question("tcp", "").ask();
-  } else if (mode == "tls") {
-    const std::string key = make_key();
-    Question("tls", key).ask();
-    unlink(key.c_str());
-  } else {
-    fail("usage", "clear | tls");
+  const std::string_view mode = argc >= 2 ? argv[1] : "";
+  const bool blocking = argc == 3 && std::string_view(argv[2]) == "blocking";
+  if ((mode != "clear" && mode != "tls") || argc != (blocking ? 3 : 2)) {
+    fail("usage", "clear | tls [blocking]");
   }
+  const std::string key = mode == "tls" ? make_key() : "";
+  Question(mode == "tls" ? "tls" : "tcp", key, blocking).ask();
+  if (!key.empty()) unlink(key.c_str());
   return 0;
 }
