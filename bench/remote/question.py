@@ -27,11 +27,10 @@ def question(programs_folder, cpus):
     built = lambda name, *args: [os.path.join(programs_folder, name), *args]
     programs = [Program("limit_remote", built("limit_remote")),
                 Program("limit_remote dlopen",
-                        built("limit_remote", os.path.join(programs_folder, "libbench_far.so"))),
-                Program("strata_remote clear", built("strata_remote", "clear")),
-                Program("strata_remote tls", built("strata_remote", "tls")),
-                Program("strata_remote clear blocking", built("strata_remote", "clear", "blocking")),
-                Program("strata_remote tls blocking", built("strata_remote", "tls", "blocking"))]
+                        built("limit_remote", os.path.join(programs_folder, "libbench_far.so")))]
+    for words in (["clear"], ["tls"], ["clear", "blocking"], ["tls", "blocking"]):
+        programs.append(Program(" ".join(["strata_remote", *words]),
+                                built("strata_remote", *words)))
     ratios = list(RATIOS)
     if os.path.exists(built("rival_grpc")[0]):
         programs.append(Program("rival_grpc", built("rival_grpc")))

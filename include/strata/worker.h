@@ -17,6 +17,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -44,6 +45,15 @@ enum class ChildState : uint8_t {
   kDead = 6,      // for good
 };
 STRATA_PUBLIC std::string_view name_of(ChildState state);
+
+// What a child can be given. A bit is 1 << the value of its enumeration.
+struct ChildCaps {
+  uint32_t kinds = 0;  // CallableKind: what can be registered with it
+  uint32_t tags = 0;   // TensorArgType: what the tensors of a task for it may be
+  bool shares_memory =
+      true;             // it sees this Worker's buffers; else a task takes its arguments along
+  bool nested = false;  // a Worker: its tasks are orchestration functions
+};
 
 class STRATA_PUBLIC Worker {
  public:
@@ -135,6 +145,8 @@ class STRATA_PUBLIC Worker {
     int id = 0;               // worker id
     ChildState state = ChildState::kStarting;
     uint32_t incarnation = 1;  // it was replaced one time less
+    std::string where = {};    // the endpoint of a remote Worker; empty: this host
+    ChildCaps caps = {};
   };
   // By worker id, rising. Those of StartMethod::kInline are no children.
   std::vector<Child> sub_children() const;

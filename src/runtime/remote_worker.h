@@ -58,7 +58,8 @@ class RemoteWorker final : public engine::RemoteLink, private session::ParentSes
   // --- whoever collects what happened, with the step token.
   struct News {
     bool ready = false;
-    std::optional<Error> lost;  // once
+    wire::SessionCaps caps = {};  // of one that is ready
+    std::optional<Error> lost;    // once
   };
   News take_news();
   // Of a session that is ready; -1 after its end.
@@ -68,6 +69,7 @@ class RemoteWorker final : public engine::RemoteLink, private session::ParentSes
   void abort(const std::string& reason);
   // "node7:7070 pid 4711", for texts.
   std::string where() const;
+  const std::string& endpoint() const { return spec_.endpoint; }
   uint32_t start_ms() const { return spec_.session.start_ms; }
   uint32_t close_ms() const { return spec_.session.close_ms; }
   uint32_t control_ms() const { return spec_.session.control_ms; }

@@ -233,6 +233,7 @@ void ThreadWorld::collect_remotes(engine::Core& core, bool slept) {
     const RemoteWorker::News news = child.remote->take_news();
     if (news.ready) {
       child.pid = child.remote->pid();
+      child.caps = news.caps;
       core.name_worker(worker, child.remote->where());
       // Closed with its socket, which takes it out of the epoll too.
       const int lane = child.remote->command_descriptor();

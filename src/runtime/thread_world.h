@@ -61,6 +61,7 @@ class ThreadWorld {
     bool stopped = false;
     std::string last_lines;                // that it wrote before its end
     std::shared_ptr<RemoteWorker> remote;  // the endpoint has it too; null: a process of this host
+    wire::SessionCaps caps = {};           // of a remote one that is ready
     bool gone = false;
   };
   // What makes the children of this Worker.

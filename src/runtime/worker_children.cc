@@ -23,6 +23,12 @@ struct MailboxWaker {
 };
 using Endpoint = engine::LocalMailboxEndpoint<mailbox::PlainMemory, MailboxWaker>;
 
+constexpr uint32_t bit(TensorArgType tag) {
+  return 1u << static_cast<uint32_t>(tag);
+}
+constexpr uint32_t kAllTags =
+    bit(INPUT) | bit(OUTPUT) | bit(INOUT) | bit(OUTPUT_EXISTING) | bit(NO_DEP);
+
 }  // namespace
 
 // ---------------------------------------------------------------- start
@@ -135,6 +141,13 @@ Worker::Child WorkerCore::child(const engine::Core& core, uint32_t worker) const
       break;
   }
   if (out.alive && at.stopped) out.state = ChildState::kStopped;
+  const engine::WorkerCaps caps = caps_of(worker);
+  out.caps = {caps.kinds, kAllTags, !caps.remote, caps.nested};
+  if (at.remote != nullptr) {
+    out.where = at.remote->endpoint();
+    out.caps.kinds &= at.caps.kinds;
+    out.caps.tags = at.caps.directions;
+  }
   return out;
 }
 

@@ -1,6 +1,7 @@
 // A daemon's runners: how one that fails is told, and what ends one.
 #include <filesystem>
 
+#include "strata/strata.h"
 #include "tests/daemon/daemon_fixture.h"
 
 namespace strata::runtime {
@@ -46,6 +47,19 @@ TEST_P(DaemonRunner, ARunnersOwnWordsComeHome) {
   ASSERT_TRUE(second) << second.error().to_string();
   EXPECT_EQ(second->code, static_cast<uint32_t>(Code::kNotFound));
   EXPECT_NE(second->text.find("no such library here"), std::string::npos) << second->text;
+}
+
+TEST(DaemonRunners, OneThatTakesNoArgumentsIsRefusedByItsParent) {
+  DaemonProcess daemon(options_with("unable"));
+  auto worker = Worker::create({.level = 4}).value();
+  ASSERT_TRUE(worker->init().ok());
+  RemoteWorkerSpec spec;
+  spec.endpoint = daemon.address().to_string();
+  const Result<int> added = worker->add_remote_worker(spec);
+  ASSERT_FALSE(added.ok());
+  EXPECT_NE(added.error().message().find("takes no callables of NATIVE_IMPORT"), std::string::npos)
+      << added.error().to_string();
+  EXPECT_TRUE(worker->close().ok());
 }
 
 TEST_P(DaemonRunner, ARunnerThatIsNotReadyInTimeIsEndedAndThatIsTold) {

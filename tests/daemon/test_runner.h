@@ -4,12 +4,19 @@
 
 #include <poll.h>
 
+#include <array>
 #include <cstdio>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "os/clock.h"
 #include "runtime/lane_role.h"
+#include "runtime/runner_lanes.h"
 #include "runtime/runner_main.h"
+#include "session/runner_session.h"
 #include "transport/socket/connect.h"
+#include "wire/manifest.h"
 
 namespace strata::runtime {
 
@@ -71,6 +78,52 @@ inline int echo_runner(RunnerStart start) {
   }
 }
 
+// A session whose HELLO tells of nothing that it is able to do; until the parent ends it.
+class UnableRunner final : private session::RunnerSession::Sink {
+ public:
+  explicit UnableRunner(RunnerStart start)
+      : start_(std::move(start)),
+        manifest_(wire::decode_manifest(start_.settings.manifest).value()),
+        lanes_(start_, manifest_) {}
+
+  int run() {
+    if (!lanes_.open(os::boottime_now() + base::Duration::from_s(20))) return 3;
+    session::RunnerOptions options;
+    options.session_id = manifest_.session_id;
+    options.worker_id = manifest_.worker_id;
+    session::RunnerSession session(std::move(options), *this, os::boottime_now());
+    for (const wire::Lane lane : session::kLanes) session.on_lane_up(lane, os::boottime_now());
+    session.ready({});
+    while (!session.ended()) {
+      std::array<pollfd, session::kLaneCount> polled;
+      for (const wire::Lane lane : session::kLanes) {
+        env::ByteChannel& channel = lanes_.at(lane);
+        std::vector<std::byte>& out = session.output(lane);
+        const Result<size_t> put = channel.write(out);
+        if (!put) return 0;
+        out.erase(out.begin(), out.begin() + static_cast<ptrdiff_t>(*put));
+        const Result<size_t> got = channel.read(session.space(lane));
+        if (!got) return 0;
+        if (*got > 0) session.came(lane, *got, os::boottime_now());
+        polled[session::index_of(lane)] = {channel.descriptor(), POLLIN, 0};
+        if (session.ended()) return 0;
+      }
+      ::poll(polled.data(), polled.size(), 10);
+    }
+    return 0;
+  }
+
+ private:
+  void on_work(wire::Lane) override {}
+  void on_cancel(uint64_t) override {}
+  void on_set_log(wire::LogLevel) override {}
+  void on_ended(const std::optional<Error>&) override {}
+
+  RunnerStart start_;
+  wire::Manifest manifest_;
+  RunnerLanes lanes_;
+};
+
 inline int test_runner(std::string_view what) {
   if (what == "product") return run_as_runner(3);
   if (what == "dies") {
@@ -89,6 +142,7 @@ inline int test_runner(std::string_view what) {
     while ((end.revents & POLLHUP) == 0) ::poll(&end, 1, -1);
     return 0;
   }
+  if (what == "unable") return UnableRunner(std::move(start).value()).run();
   return echo_runner(std::move(start).value());
 }
 

@@ -86,6 +86,16 @@ TEST_F(Remote, AWorkerAddedLaterTakesWhatIsRegisteredAndRunsBesideLocalOnes) {
   const std::vector<Worker::Child> children = worker->next_level_children();
   ASSERT_EQ(children.size(), 2u);
   EXPECT_NE(children[0].pid, children[1].pid);
+  const auto bit = [](auto value) { return 1u << static_cast<uint32_t>(value); };
+  EXPECT_EQ(children[0].where, "");
+  EXPECT_TRUE(children[0].caps.shares_memory && children[0].caps.nested);
+  EXPECT_NE(children[0].caps.kinds & bit(CallableKind::kLocalFunction), 0u);
+  EXPECT_NE(children[0].caps.tags & bit(INOUT), 0u);
+  EXPECT_EQ(children[1].where, daemon.endpoint());
+  EXPECT_FALSE(children[1].caps.shares_memory);
+  EXPECT_TRUE(children[1].caps.nested);
+  EXPECT_EQ(children[1].caps.kinds, bit(CallableKind::kNativeImport));
+  EXPECT_EQ(children[1].caps.tags, bit(INPUT));
   std::vector<TaskRef> tasks;
   auto handle = worker
                     ->submit([&](Orchestrator& orch) {
