@@ -52,6 +52,8 @@ class WorkerEndpoint {
 
   // A look at whether it sleeps; what it says may be past.
   virtual bool asleep() const { return false; }
+  // has_news() is a system call now and then.
+  virtual bool looks_cost() const { return false; }
   // Whether it slept when it was given what it has now, and has not answered since: to look for an
   // answer for a while is too short then, and keeps its core busy.
   virtual bool wakes_up() const { return false; }

@@ -35,6 +35,7 @@ class RemoteEndpoint final : public WorkerEndpoint {
   bool control_outstanding() const override { return command_.has_value(); }
   bool needs_wake() override { return link_->unsent(); }
   void wake() override { link_->flush(); }
+  bool looks_cost() const override { return true; }
   bool wakes_up() const override { return link_->wakes_up(); }
   bool has_news() const override { return answer_ || !failed_.empty() || link_->readable(); }
   bool has_news_ahead(uint32_t) const override { return has_news(); }

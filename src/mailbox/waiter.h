@@ -29,7 +29,6 @@ struct WaiterOptions {
   // Looks before the first pause, which is long on some processors: an answer that is nearly there
   // is seen at once.
   int polls_without_pause = 0;
-  int polls_for_each_clock = 8;  // where a look takes up to 50 ns
 };
 
 class Waiter {
@@ -46,14 +45,14 @@ class Waiter {
       if (policy.ready()) return ended();
     }
     // A wait that is over at once asks no clock.
-    for (int i = 0; i < options_.polls_for_each_clock; ++i) {
+    for (int i = 0; i < kPollsWithoutClock; ++i) {
       if (policy.ready()) return ended();
       policy.pause();
     }
     began_ns_ = policy.now_ns();
     const int64_t end_ns = began_ns_ + options_.free_spin_ns;
     do {
-      for (int i = 0; i < options_.polls_for_each_clock; ++i) {
+      for (int i = 0; i < kPollsForEachClock; ++i) {
         if (policy.ready()) return ended();
         policy.pause();
       }
@@ -61,7 +60,17 @@ class Waiter {
     return policy.ready() ? ended() : Verdict::kSleep;
   }
 
-  // After a spin() that said kSleep, with the same answers. The caller first hands out what others
+  // The same where a look is a system call: one, and more for `ns` without a pause.
+  template <class Policy>
+  Verdict spin_by_calls(Policy& policy, int64_t ns) {
+    began_ns_ = policy.now_ns();
+    do {
+      if (policy.ready()) return ended();
+    } while (policy.now_ns() < began_ns_ + ns);
+    return Verdict::kSleep;
+  }
+
+  // After a spin that said kSleep, with the same answers. The caller first hands out what others
   // can do meanwhile.
   template <class Policy>
   Verdict linger(Policy& policy) {
@@ -98,6 +107,8 @@ class Waiter {
   bool lingering_pays() const { return score_ >= kScorePays; }
 
  private:
+  static constexpr int kPollsWithoutClock = 8;  // of up to 50 ns each
+  static constexpr int kPollsForEachClock = 8;
   static constexpr int kScoreMax = 7;
   static constexpr int kScorePays = 4;
   static constexpr int64_t kCrowdedNs = 30'000;

@@ -40,6 +40,7 @@ constexpr int kExitLost = 5;  // the parent, or its word that this is to end
 constexpr base::Duration kQuick = base::Duration::from_us(20);
 constexpr base::Duration kOldAnswer = base::Duration::from_us(40);
 constexpr size_t kAnswersAtOnce = session::kTaskCredits / 2;  // the parent sends the next meanwhile
+constexpr int64_t kSpinNs = 10'000;
 constexpr int kWatchMs = 1;
 constexpr int kIdleWatches = 100;  // without an answer that waits, then nobody watches any more
 
@@ -128,11 +129,6 @@ class Runner final : private session::RunnerSession::Sink {
   }
 
  private:
-  static mailbox::WaiterOptions looking() {
-    // On one core whoever looks keeps the other side from what it looks for.
-    if (os::usable_cores() == 1) return {.free_spin_ns = 0, .linger_ns = 0};
-    return {.polls_for_each_clock = 1};
-  }
   static session::RunnerOptions options(const RunnerStart& start, const wire::Manifest& manifest) {
     session::RunnerOptions out;
     out.session_id = manifest.session_id;
@@ -262,16 +258,19 @@ class Runner final : private session::RunnerSession::Sink {
 
   // Until there is work, or the session has ended; or for no reason.
   void await() {
+    using Verdict = mailbox::Waiter::Verdict;
     Look look{*this};
-    if (waiter_.spin(look) == mailbox::Waiter::Verdict::kReady) return;
-    if (waiter_.linger(look) == mailbox::Waiter::Verdict::kReady) return;
+    // A parent that was answered while it slept may want this core.
+    const int64_t spin_ns = std::exchange(slept_, false) || one_core_ ? 0 : kSpinNs;
+    if (waiter_.spin_by_calls(look, spin_ns) == Verdict::kReady) return;
+    if (!one_core_ && waiter_.linger(look) == Verdict::kReady) return;
     wait();
+    slept_ = true;
     waiter_.slept(os::monotonic_now().ns);
   }
   struct Look {
     Runner& runner;
     bool ready() const { return runner.look(); }
-    void pause() const {}  // a look is a system call
     void yield() const { os::yield_core(); }
     int64_t now_ns() const { return os::monotonic_now().ns; }
   };
@@ -397,7 +396,10 @@ class Runner final : private session::RunnerSession::Sink {
   // Of the thread of the command lane: it is reading; what it has taken and not begun.
   bool reads_ = false;
   std::optional<session::Work> work_;
-  mailbox::Waiter waiter_{looking()};
+  mailbox::Waiter waiter_;
+  bool slept_ = false;  // in its last wait
+  // There whoever looks keeps the other side from what it looks for.
+  const bool one_core_ = os::usable_cores() == 1;
   // Answers that wait to be written, and when the first of them was there.
   size_t answers_ = 0;
   base::Instant first_answer_{};

@@ -18,12 +18,21 @@ namespace {
 enum Tag : uint64_t { kSignal = 1, kServer = 2, kWatch = 3, kKick = 4, kEvents = 5, kLane = 6 };
 
 constexpr base::Duration kWatchAfter = base::Duration::from_us(100);
+constexpr int64_t kSpinByCallsNs = 10'000;
 // Until the children of a server that was lost, which have been sent SIGKILL, have ended.
 constexpr base::Duration kEndedMax = base::Duration::from_s(1);
 
 std::optional<base::Duration> until(base::Instant deadline) {
   if (deadline == base::Instant::never()) return std::nullopt;
   return std::max(deadline - os::monotonic_now(), base::Duration{0});
+}
+
+// False where all of them slept when they were given what they have.
+bool answers_soon(const std::vector<engine::Awaited>& awaited) {
+  return awaited.empty() ||
+         std::any_of(awaited.begin(), awaited.end(), [](const engine::Awaited& one) {
+           return one.endpoint == nullptr || !one.endpoint->wakes_up();
+         });
 }
 
 // A descriptor that this process made and epoll refuses is a broken invariant of ours.
@@ -137,15 +146,19 @@ mailbox::Waiter& ThreadWorld::waiter() {
 
 bool ThreadWorld::spin(const std::vector<engine::Awaited>& awaited) {
   Spin policy{*this, awaited, nullptr};
+  const auto costs = [](const engine::Awaited& one) {
+    return one.endpoint != nullptr && one.endpoint->looks_cost();
+  };
+  if (std::any_of(awaited.begin(), awaited.end(), costs)) [[unlikely]] {
+    const int64_t ns = spin_.free_spin_ns > 0 && answers_soon(awaited) ? kSpinByCallsNs : 0;
+    return waiter().spin_by_calls(policy, ns) == mailbox::Waiter::Verdict::kReady;
+  }
   return waiter().spin(policy) == mailbox::Waiter::Verdict::kReady;
 }
 
 bool ThreadWorld::linger(const std::vector<engine::Awaited>& awaited,
                          const engine::Changed& changed) {
-  const auto answers_soon = [](const engine::Awaited& one) {
-    return one.endpoint == nullptr || !one.endpoint->wakes_up();
-  };
-  if (std::none_of(awaited.begin(), awaited.end(), answers_soon)) return false;
+  if (!answers_soon(awaited)) return false;
   Spin policy{*this, awaited, &changed};
   return waiter().linger(policy) == mailbox::Waiter::Verdict::kReady;
 }

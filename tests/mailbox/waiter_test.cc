@@ -125,5 +125,28 @@ TEST(Waiter, WithoutTimeToLingerItSleepsAtOnce) {
   EXPECT_EQ(wait.yields, 0);
 }
 
+// Where a look is a system call each one is worth a look at the clock.
+TEST(Waiter, SpinsByCallsForAsLongAsItIsToldAndLooksAtLeastOnce) {
+  struct Costly : FakeWait {
+    int looks = 0;
+    bool ready() {
+      ++looks;
+      now += 300;
+      return FakeWait::ready();
+    }
+  } wait;
+  Waiter waiter;
+  wait.ready_at = 1'000'000;
+  EXPECT_EQ(waiter.spin_by_calls(wait, 0), Verdict::kSleep);
+  EXPECT_EQ(wait.looks, 1);
+  EXPECT_EQ(waiter.spin_by_calls(wait, 10'000), Verdict::kSleep);
+  EXPECT_EQ(wait.looks, 1 + 34);
+  EXPECT_EQ(wait.yields, 0);
+  wait.ready_at = wait.now + 1'000;
+  EXPECT_EQ(waiter.spin_by_calls(wait, 10'000), Verdict::kReady);
+  EXPECT_EQ(wait.looks, 1 + 34 + 4);
+  EXPECT_TRUE(waiter.lingering_pays());
+}
+
 }  // namespace
 }  // namespace strata::mailbox
