@@ -200,7 +200,6 @@ void RemoteWorker::step_bootstrap(base::Instant now) {
   }
   if (phase_ == Phase::kBootstrap && !bootstrap_ && now >= again_at_) connect_bootstrap(now);
   while (bootstrap_) {
-    const bool was_open = bootstrap_->phase() >= ByteChannel::Phase::kOpen;
     if (!bootstrap_out_.empty()) {
       const Result<size_t> put = bootstrap_->write(bootstrap_out_);
       if (!put) return bootstrap_lost(put.error(), now);
@@ -215,11 +214,7 @@ void RemoteWorker::step_bootstrap(base::Instant now) {
       bootstrap_.reset();
       return;
     }
-    if (*got == 0) {
-      // The read may have ended the handshake: then nobody would call for the write that waited.
-      if (!was_open && bootstrap_->phase() >= ByteChannel::Phase::kOpen) continue;
-      return;
-    }
+    if (*got == 0) return;
     bootstrap_in_.came(*got);
     for (;;) {
       const auto frame = bootstrap_in_.next();

@@ -60,6 +60,23 @@ TEST_P(ByteChannels, CarryBytesWholeAndInOrderBothWays) {
   }
 }
 
+// Whoever writes too early is called for when it is open, also where a read has opened it.
+TEST_P(ByteChannels, AskForTheWriteThatCameBeforeTheyWereOpen) {
+  const Result<size_t> early = client_->write(bytes_of("early"));
+  ASSERT_TRUE(early) << early.error().to_string();
+  if (*early > 0) return;  // no handshake: it was open
+  std::array<std::byte, 64> buffer;
+  while (client_->phase() < Phase::kOpen) {
+    ASSERT_TRUE(server_->advance());
+    const Result<size_t> none = client_->read(buffer);
+    ASSERT_TRUE(none) << none.error().to_string();
+    ASSERT_EQ(*none, 0u);
+  }
+  EXPECT_TRUE(client_->wants_write());
+  expect_carried(*client_, *server_, "early");
+  EXPECT_FALSE(client_->wants_write());
+}
+
 TEST_P(ByteChannels, AreHeardWithThePeersFirstByteAndNotBefore) {
   open();
   EXPECT_EQ(client_->phase(), Phase::kOpen);

@@ -98,6 +98,34 @@ TEST(Connect, ToAPortThatNobodyListensAtIsTheFirstError) {
   EXPECT_NE(error.message().find("connect to some-host:7000"), std::string::npos);
 }
 
+TEST(Connect, AWriteThatCameBeforeTheConnectionIsAskedForOnceItStands) {
+  // With its queue full a listener lets nobody in: the kernel tries again after a second.
+  SocketFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  socklen_t bytes = sizeof address;
+  auto* const raw = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::bind(listener.get(), loopback().data(), loopback().size()), 0);
+  ASSERT_EQ(::listen(listener.get(), 0), 0);
+  ASSERT_EQ(::getsockname(listener.get(), raw, &bytes), 0);
+  const Channel first = connect(Address(raw, bytes), {}).value();
+  Channel client = connect(Address(raw, bytes), {}).value();
+  const Result<size_t> early = client->write(bytes_of("early"));
+  ASSERT_TRUE(early) << early.error().to_string();
+  ASSERT_EQ(*early, 0u) << "it was let in";
+  std::vector<SocketFd> accepted;
+  std::array<std::byte, 64> buffer;
+  while (client->phase() < Phase::kOpen) {
+    pollfd wait{.fd = listener.get(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(::poll(&wait, 1, kTestDeadlineMs), 1);
+    accepted.emplace_back(::accept(listener.get(), nullptr, nullptr));
+    const Result<size_t> none = client->read(buffer);
+    ASSERT_TRUE(none) << none.error().to_string();
+  }
+  EXPECT_TRUE(client->wants_write());
+  EXPECT_EQ(client->write(bytes_of("early")).value(), 5u);
+  EXPECT_FALSE(client->wants_write());
+}
+
 TEST(Connect, OverIpv6WorksAsOverIpv4) {
   Result<Listener> listener = Listener::listen(resolve({"::1", 0}).value().front(), {});
   if (!listener) GTEST_SKIP() << "NO IPv6 HERE: " << listener.error().to_string();

@@ -79,7 +79,11 @@ Result<size_t> SocketChannel::send(std::span<const std::byte> bytes) {
 
 Result<size_t> SocketChannel::write(std::span<const std::byte> bytes) {
   STRATA_ASSIGN(const Phase now, advance());
-  if (now == Phase::kConnecting || bytes.empty()) return size_t{0};
+  if (bytes.empty()) return size_t{0};
+  if (now == Phase::kConnecting) {
+    blocked_ = true;
+    return size_t{0};
+  }
   if (ended_) {
     return Error(Code::kWrongState, Scope::kCall, fmt::format("write to {} after its end", peer_));
   }

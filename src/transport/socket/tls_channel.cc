@@ -279,6 +279,7 @@ Result<size_t> TlsChannel::read(std::span<std::byte> out) {
 
 Result<size_t> TlsChannel::write(std::span<const std::byte> bytes) {
   STRATA_ASSIGN(const Phase now, advance());
+  if (!bytes.empty()) early_ = now < Phase::kOpen;
   if (now < Phase::kOpen || bytes.empty()) return size_t{0};
   if (ended_) {
     return Error(Code::kWrongState, Scope::kCall, fmt::format("write to {} after its end", peer()));
@@ -305,7 +306,7 @@ Result<size_t> TlsChannel::write(std::span<const std::byte> bytes) {
 void TlsChannel::end_writes() {
   if (ended_) return;
   ended_ = true;
-  blocked_ = false;
+  blocked_ = early_ = false;
   if (phase_ == Phase::kOpen || phase_ == Phase::kHeard) {
     ERR_clear_error();
     SSL_shutdown(ssl_);

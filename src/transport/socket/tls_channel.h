@@ -35,7 +35,8 @@ class TlsChannel final : public env::ByteChannel {
   Phase phase() const override { return phase_; }
   bool wants_read() const override { return inner_->wants_read(); }
   bool wants_write() const override {
-    return phase_ != Phase::kClosed && (blocked_ || inner_->wants_write());
+    const bool late = early_ && phase_ >= Phase::kOpen;
+    return phase_ != Phase::kClosed && (blocked_ || late || inner_->wants_write());
   }
   int descriptor() const override { return inner_->descriptor(); }
   const std::string& peer() const override { return inner_->peer(); }
@@ -66,6 +67,7 @@ class TlsChannel final : public env::ByteChannel {
   ssl_st* ssl_ = nullptr;
   Phase phase_ = Phase::kConnecting;
   bool blocked_ = false;
+  bool early_ = false;  // the last write came before it was open
   bool ended_ = false;
   size_t raw_read_ = 0;  // bytes of the peer's so far, while the handshake lasts
   std::string key_id_;
