@@ -66,7 +66,7 @@ std::string serve(const std::string& key, bool blocking) {
 }
 
 std::string make_key() {
-  const std::string file = "/tmp/strata-bench-key-" + std::to_string(getpid());
+  const std::string file = "/tmp/bench-key-" + std::to_string(getpid());
   const std::string command = std::string(STRATA_COMMAND) + " key new " + file + " > /dev/null";
   if (std::system(command.c_str()) != 0) fail("key", "none was made");
   return file;

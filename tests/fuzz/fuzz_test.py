@@ -33,7 +33,7 @@ class Fuzzers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         fuzz.build()
-        folder = tempfile.TemporaryDirectory(prefix="strata-fuzz-")
+        folder = tempfile.TemporaryDirectory(prefix="test-fuzz-")
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
 

@@ -48,7 +48,7 @@ def rooms():
 class Install(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix='strata-install-'))
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix='test-install-'))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         first = cls.folder / 'first'
         run('cmake', '--install', OPTIONS.build, '--prefix', first)

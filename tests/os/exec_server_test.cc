@@ -246,7 +246,7 @@ TEST(ExecServer, ProgramThatIsNoServerIsAnError) {
 TEST(ExecServer, ProgramThatSaysNothingEndsAtTheDeadline) {
   NothingLeftBehind check;
   // `sh child-server ...` would end; this one reads a pipe that nobody writes.
-  const std::string script = testing::TempDir() + "/strata_silent_" + std::to_string(::getpid());
+  const std::string script = testing::TempDir() + "/test_silent_" + std::to_string(::getpid());
   {
     std::ofstream file(script);
     file << "#!/bin/sh\nexec sleep 600\n";

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 class Machine : public testing::Test {
  protected:
   Machine() {
-    std::string pattern = (fs::temp_directory_path() / "strata_machine_XXXXXX").string();
+    std::string pattern = (fs::temp_directory_path() / "test_machine_XXXXXX").string();
     root_ = mkdtemp(pattern.data());
   }
   ~Machine() override { fs::remove_all(root_); }

@@ -99,7 +99,7 @@ TEST_P(Callables, FirstFolderThatHasTheLibraryIsTaken) {
 
 TEST_P(Callables, FileThatIsNoLibraryIsRefusedInTheLoadersWords) {
   const std::string folder =
-      ::testing::TempDir() + "strata_bad_library_" + std::to_string(::getpid());
+      ::testing::TempDir() + "test_bad_library_" + std::to_string(::getpid());
   std::filesystem::create_directory(folder);
   std::ofstream(folder + "/libbroken.so") << "this is no ELF file";
   open(1, {folder});

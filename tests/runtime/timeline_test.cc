@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 class TimelineTest : public ::testing::Test {
  protected:
   TimelineTest() {
-    char name[] = "/tmp/strata_timeline_XXXXXX";
+    char name[] = "/tmp/test_timeline_XXXXXX";
     folder_ = ::mkdtemp(name);
   }
   ~TimelineTest() override {

@@ -46,7 +46,7 @@ class Command : public testing::Test {
   };
 
   Command() {
-    std::string pattern = (fs::temp_directory_path() / "strata_command_XXXXXX").string();
+    std::string pattern = (fs::temp_directory_path() / "test_command_XXXXXX").string();
     folder_ = mkdtemp(pattern.data());
   }
   ~Command() override { fs::remove_all(folder_); }

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 class Programs : public testing::Test {
  protected:
   Programs() {
-    std::string pattern = (fs::temp_directory_path() / "strata_elf_XXXXXX").string();
+    std::string pattern = (fs::temp_directory_path() / "test_elf_XXXXXX").string();
     folder_ = mkdtemp(pattern.data());
   }
   ~Programs() override { fs::remove_all(folder_); }

@@ -35,7 +35,7 @@ class ServeCommand : public testing::Test {
   };
 
   ServeCommand() {
-    std::string pattern = (fs::temp_directory_path() / "strata_serve_XXXXXX").string();
+    std::string pattern = (fs::temp_directory_path() / "test_serve_XXXXXX").string();
     folder_ = mkdtemp(pattern.data());
   }
   ~ServeCommand() override { fs::remove_all(folder_); }

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 class KeyFile : public testing::Test {
  protected:
   KeyFile() {
-    std::string pattern = (fs::temp_directory_path() / "strata_key_XXXXXX").string();
+    std::string pattern = (fs::temp_directory_path() / "test_key_XXXXXX").string();
     folder_ = mkdtemp(pattern.data());
   }
   ~KeyFile() override { fs::remove_all(folder_); }
